@@ -1,0 +1,49 @@
+"""The vocabulary of Peerloom: rows, links, draws, offers, the port and the ledger."""
+
+from ..errors import ConfigError, DataError, DivergedError, PeerloomError, nearest
+from .algorithm import Algorithm, CyclePlan, Needs, Plan, check_needs
+from .draw import Draws, uniform
+from .ledger import Ledger
+from .net import Net
+from .network import Links, Network
+from .offers import Offer, average, pull, push
+from .ports import Activity, Delivery, Evaluation, LocalProblem, Message, Placement, Problem, Schedule, Wire
+from .rates import HasRate, InverseSqrt, Pieces, Rate, check_rate, rate_at
+
+__all__ = [
+    "Activity",
+    "Algorithm",
+    "ConfigError",
+    "CyclePlan",
+    "DataError",
+    "Delivery",
+    "DivergedError",
+    "Draws",
+    "Evaluation",
+    "HasRate",
+    "InverseSqrt",
+    "Ledger",
+    "Links",
+    "LocalProblem",
+    "Message",
+    "Needs",
+    "Net",
+    "Network",
+    "Offer",
+    "PeerloomError",
+    "Pieces",
+    "Placement",
+    "Plan",
+    "Problem",
+    "Rate",
+    "Schedule",
+    "Wire",
+    "average",
+    "check_needs",
+    "check_rate",
+    "nearest",
+    "pull",
+    "push",
+    "rate_at",
+    "uniform",
+]

@@ -1,0 +1,123 @@
+"""One account of what a run costs: gradients, messages, bits, and time as the papers count it.
+
+Everything is kept per row and per link. So the accounts of several processes add up exactly (a row computes in one
+place, a link is charged where it is sent from), and every paper's delay can be derived from the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .network import Network
+
+__all__ = ["Ledger", "LinkAccount", "RowAccount"]
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+@dataclass
+class RowAccount:
+    """What each row spent on computing."""
+
+    gradients: Counts
+    time: Floats  # sum over rounds of v_i / d_i
+    share: Floats  # the same, each round divided by what it costs when every row computes
+
+    @classmethod
+    def empty(cls, rows: int) -> RowAccount:
+        """All zero."""
+        return cls(np.zeros(rows, np.int64), np.zeros(rows), np.zeros(rows))
+
+
+@dataclass
+class LinkAccount:
+    """What each link of a layer spent on sending."""
+
+    messages: Counts
+    bits: Counts
+    time: Floats  # sum over rounds of vhat_ij / b_ij
+    share: Floats  # the same, each round divided by what it costs when every link fires
+
+    @classmethod
+    def empty(cls, links: int) -> LinkAccount:
+        """All zero."""
+        return cls(np.zeros(links, np.int64), np.zeros(links, np.int64), np.zeros(links), np.zeros(links))
+
+
+@dataclass
+class Ledger:
+    """The account of a run so far."""
+
+    network: Network
+    rows: RowAccount = field(init=False)
+    layers: dict[str, LinkAccount] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rows = RowAccount.empty(self.network.rows)
+        self.layers = {name: LinkAccount.empty(len(links)) for name, links in self.network.layers.items()}
+
+    def computed(self, who: NDArray[np.int64], cost: Floats) -> None:
+        """Rows `who` computed one gradient each; `cost` is 1 / d_i of every row."""
+        self.rows.gradients[who] += 1
+        self.rows.time[who] += cost[who]
+        self.rows.share[who] += cost[who] / cost.sum()
+
+    def sent(self, layer: str, out: NDArray[np.int64], bits: int, cost: Floats) -> None:
+        """Links `out` carried one message of `bits` each; `cost` is 1 / b_ij of every link of the layer."""
+        if not len(out):
+            return
+        account, links = self.layers[layer], self.network.layers[layer]
+        account.messages[out] += 1
+        account.bits[out] += bits
+        account.time[out] += cost[out]
+        account.share[out] += cost[out] / np.sum(cost / links.in_degree[links.dst])
+
+    @property
+    def gradients(self) -> int:
+        """Gradients computed by all rows."""
+        return int(self.rows.gradients.sum())
+
+    @property
+    def messages(self) -> int:
+        """Messages sent on all links."""
+        return sum(int(account.messages.sum()) for account in self.layers.values())
+
+    @property
+    def bytes(self) -> float:
+        """Bytes sent on all links."""
+        return sum(int(account.bits.sum()) for account in self.layers.values()) / 8
+
+    def processing_delay(self, *, normalised: bool = False) -> float:
+        """DSpodFL's processing delay: as run, sum over rounds of (1/m) sum_i v_i/d_i; normalised, as written."""
+        return float(self.rows.share.sum()) if normalised else float(self.rows.time.sum() / len(self.rows.time))
+
+    def transmission_delay(self, *, normalised: bool = False) -> float:
+        """DSpodFL's transmission delay: as run, (1/m) sum_i (1/|N_i|) sum_j vhat_ij/b_ij; normalised, as written."""
+        total = 0.0
+        for name, account in self.layers.items():
+            links = self.network.layers[name]
+            spent = account.share if normalised else account.time / links.rows
+            total += float(np.sum(spent / links.in_degree[links.dst]))
+        return total
+
+    def delay(self, *, normalised: bool = False) -> float:
+        """Processing and transmission together: the x axis of DSpodFL's figures."""
+        return self.processing_delay(normalised=normalised) + self.transmission_delay(normalised=normalised)
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Everything, by name: what a checkpoint stores. The arrays are those of the ledger, not copies."""
+        flat: dict[str, NDArray[np.generic]] = {f"rows/{key}": value for key, value in vars(self.rows).items()}
+        for name, account in self.layers.items():
+            flat |= {f"{name}/{key}": value for key, value in vars(account).items()}
+        return flat
+
+    def copy(self) -> Ledger:
+        """A ledger with the same figures that no longer follows the run."""
+        twin = Ledger(self.network)
+        for name, values in twin.arrays().items():
+            values[...] = self.arrays()[name]
+        return twin

@@ -1,0 +1,137 @@
+"""The port: all that an algorithm sees of the world. Row-wise arithmetic is free; only `mix` crosses rows."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from .draw import Draws
+from .ledger import Ledger
+from .matrix import MatrixMixer
+from .network import Links, Network
+from .offers import Offer, pull
+from .ports import Activity, LocalProblem, Message, Placement, Wire
+
+__all__ = ["Net"]
+
+Ids = NDArray[np.int64]
+
+
+class Net:
+    """The port of one process, whichever rows it hosts.
+
+    With a wire, mixing goes link by link: pack, deliver, unpack, add up. Without one, every row is here and nothing
+    can be lost, so mixing is a matrix product where the message allows it. Both give the same numbers.
+    """
+
+    def __init__(
+        self,
+        place: Placement,
+        network: Network,
+        activity: Activity,
+        message: Message,
+        problem: LocalProblem,
+        draws: Draws,
+        *,
+        resources: Activity | None = None,
+        wire: Wire | None = None,
+    ) -> None:
+        self.t = 0
+        self.place, self.network, self.activity, self.message = place, network, activity, message
+        self.problem, self.draws, self.wire = problem, draws, wire
+        self.resources = activity if resources is None else resources
+        self.ledger = Ledger(network)
+        self._here = np.full(network.rows, -1)
+        self._here[place.rows] = np.arange(len(place.rows))
+        self._mixes = 0
+        self._mixers: dict[str, MatrixMixer] = {}
+
+    def active(self) -> Tensor:
+        """v_i as a column: who computes in this round."""
+        return self._column(self.activity.nodes(self.t)[self.place.rows])
+
+    def grad(self, x: Tensor, v: Tensor | None = None) -> Tensor:
+        """v_i g_i(x_i), with one batch per row and round; rows with v_i = 0 are not computed."""
+        every = len(self.place.rows)
+        on = np.arange(every) if v is None else np.flatnonzero(v.cpu().numpy()[:, 0])
+        self.ledger.computed(self.place.rows[on], 1 / self.resources.node_probability(self.t))
+        if len(on) == every:
+            return self.problem.grad(x, on, self.t)
+        g = torch.zeros_like(x)
+        if len(on):
+            g[torch.from_numpy(on).to(x.device)] = self.problem.grad(x, on, self.t)
+        return g
+
+    def prox(self, z: Tensor, step: float) -> Tensor:
+        """The proximal step of the problem's regulariser h."""
+        return self.problem.prox(z, step)
+
+    def own(self, per_node: ArrayLike) -> Tensor:
+        """The hosted rows of a per-node constant, as a column."""
+        return self._column(np.broadcast_to(np.asarray(per_node, np.float64), self.network.rows)[self.place.rows])
+
+    def draw(self, stream: str, shared: bool = False) -> Tensor:
+        """Uniforms in [0, 1) as a column: one per row, or one that all rows agree on."""
+        ids = np.zeros(1, np.int64) if shared else self.place.rows
+        return self._column(self.draws(f"rule/{stream}", self.t, ids)[:, 0])
+
+    @overload
+    def mix(self, offer: Offer | Tensor, /, *, over: str = "peers") -> Tensor: ...
+    @overload
+    def mix(self, *offers: Offer | Tensor, over: str = "peers") -> list[Tensor]: ...
+    def mix(self, *offers: Offer | Tensor, over: str = "peers") -> Any:
+        """One message per live link, carrying every offer; each is combined by its own law. A bare tensor is pulled."""
+        laws = [offer if isinstance(offer, Offer) else pull(offer) for offer in offers]
+        links, live = self.network.layer(over), self.activity.links(self.t, over)
+        out = np.flatnonzero(live & (self._here[links.src] >= 0))
+        bits = sum(self.message.bits(law.value.shape[1], law.value.dtype) for law in laws)
+        self.ledger.sent(over, out, bits, 1 / self.resources.link_probability(self.t, over))
+        self._mixes += 1
+        if self.wire is None:
+            if over not in self._mixers:
+                self._mixers[over] = MatrixMixer(links, self.place.dtype, self.place.device)
+            mixed = [self._mixers[over](law, live) for law in laws]
+        else:
+            mixed = self._by_links(laws, links, out, np.flatnonzero(live & (self._here[links.dst] >= 0)), self.wire)
+        return mixed[0] if len(mixed) == 1 else mixed
+
+    def _by_links(self, laws: list[Offer], links: Links, out: Ids, into: Ids, wire: Wire) -> list[Tensor]:
+        """The readable path, and the only one between processes: link by link, in link order."""
+
+        def keys(of: Ids) -> Ids:  # a message's draws are keyed by its link, whatever its coin
+            return links.dst[of] * links.rows + links.src[of]
+
+        def pack(law: Offer) -> Tensor:
+            return self.message.pack(law.value[self._rows(links.src[out])], self.draws, self.t, keys(out))
+
+        packed = [pack(law) for law in laws]
+        came = wire.swap((self.t, self._mixes), links, out, torch.cat(packed, dim=1), into)
+        got, gone = torch.from_numpy(np.flatnonzero(came.arrived)), torch.from_numpy(np.flatnonzero(came.acked))
+        into, out_acked = into[came.arrived], out[came.acked]
+        widths = [part.shape[1] for part in packed]
+        mixed = []
+        for law, mine, theirs in zip(laws, packed, torch.split(came.payload[got], widths, dim=1), strict=True):
+            x = law.value
+            values, mask = self.message.unpack(theirs, x.shape[1], self.draws, self.t, keys(into))
+            given = self.message.unpack(mine[gone], x.shape[1], self.draws, self.t, keys(out_acked))[1]
+            weight = torch.from_numpy(links.weight(law.weight)).to(x)[:, None]
+            total = self._add(weight[into] * mask * values, links.dst[into])
+            mass = self._add(weight[into] * mask, links.dst[into])
+            sent = self._add(weight[out_acked] * given, links.src[out_acked])
+            scale, own = law.weigh(mass, sent)
+            mixed.append(scale * total + own * x)
+        return mixed
+
+    def _add(self, terms: Tensor, rows: Ids) -> Tensor:
+        total = torch.zeros(len(self.place.rows), terms.shape[1], dtype=terms.dtype, device=terms.device)
+        return total.index_add_(0, self._rows(rows), terms)
+
+    def _rows(self, ids: Ids) -> Tensor:
+        return torch.from_numpy(self._here[ids]).to(self.place.device)
+
+    def _column(self, values: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.place.device, self.place.dtype)[:, None]

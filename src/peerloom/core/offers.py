@@ -1,0 +1,59 @@
+"""What a row offers its neighbours, and how what arrives is combined with what it has.
+
+For every row the port forms, over what was really delivered,
+
+    total_i = sum_j w_ij x_j        mass_i = sum_j w_ij        sent_i = sum_j w_ji
+
+and an offer answers with `scale_i * total_i + own_i * x_i`. Its `weigh` says what scale and own are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor
+
+__all__ = ["Offer", "average", "pull", "push"]
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """A tensor of rows, the weights it travels with, and the law by which it is combined.
+
+    `weigh` turns (mass, sent), arrays or tensors, into (scale, own). Where nothing fired it must answer own = 1: a row
+    that hears nothing keeps what it has.
+    """
+
+    value: Tensor
+    weight: Literal["a", "b", "one"]
+    weigh: Callable[[Any, Any], tuple[Any, Any]]
+
+
+def pull(x: Tensor) -> Offer:
+    """x_i + sum_j a_ij (x_j - x_i): the receiver's weights; rows sum to one whatever is missing."""
+    return Offer(x, "a", _keep_what_was_not_received)
+
+
+def push(y: Tensor) -> Offer:
+    """y_i + sum_j (b_ij y_j - b_ji y_i): the sender's weights; columns sum to one, so mass is conserved."""
+    return Offer(y, "b", _keep_what_was_not_sent)
+
+
+def average(w: Tensor) -> Offer:
+    """The mean of what arrived, coordinate by coordinate; the row's own value only where nothing did."""
+    return Offer(w, "one", _keep_where_nothing_came)
+
+
+def _keep_what_was_not_received(mass: Any, sent: Any) -> tuple[Any, Any]:
+    return 1, 1 - mass
+
+
+def _keep_what_was_not_sent(mass: Any, sent: Any) -> tuple[Any, Any]:
+    return 1, 1 - sent
+
+
+def _keep_where_nothing_came(mass: Any, sent: Any) -> tuple[Any, Any]:
+    nothing = mass == 0
+    return 1 / (mass + nothing), nothing

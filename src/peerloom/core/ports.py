@@ -1,0 +1,120 @@
+"""The protocols between the rooms: what a schedule, a message, a problem and a wire must offer the port."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .draw import Draws
+from .network import Links, Network
+
+__all__ = ["Activity", "Delivery", "Evaluation", "LocalProblem", "Message", "Placement", "Problem", "Schedule", "Wire"]
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+
+class Activity(Protocol):
+    """A schedule on a network: pure functions of the round. Round 0 serves an algorithm's `init`."""
+
+    def nodes(self, t: int) -> Bools:
+        """v_i of every row: who computes."""
+
+    def links(self, t: int, layer: str) -> Bools:
+        """vhat_ij of every link of a layer: which fire."""
+
+    def node_probability(self, t: int) -> Floats:
+        """d_i: how often row i is able to compute; its reciprocal is what a gradient costs."""
+
+    def link_probability(self, t: int, layer: str) -> Floats:
+        """b_ij: how often a link is able to carry a message; its reciprocal is what a message costs."""
+
+
+@runtime_checkable
+class Schedule(Protocol):
+    """Who acts in which round."""
+
+    def bind(self, network: Network, draws: Draws) -> Activity:
+        """The schedule on this network, with these draws."""
+
+
+@runtime_checkable
+class Message(Protocol):
+    """What a link carries of a row."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether rows arrive as they were sent, so that mixing is a matrix product."""
+
+    def pack(self, values: Tensor, draws: Draws, t: int, keys: Ids) -> Tensor:
+        """Rows [links, n] to what travels [links, width]."""
+
+    def unpack(self, packed: Tensor, n: int, draws: Draws, t: int, keys: Ids) -> tuple[Tensor, Tensor]:
+        """What travelled, as (values, mask): mask is 1 where a value was carried, of shape [links, n] or [links, 1]."""
+
+    def bits(self, n: int, dtype: torch.dtype) -> int:
+        """The size of one packed row of n numbers."""
+
+
+class Placement(NamedTuple):
+    """Which rows live here, of how many, on what."""
+
+    rows: Ids
+    of: int
+    device: torch.device
+    dtype: torch.dtype
+
+
+class Evaluation(NamedTuple):
+    """How good models are, one number each; accuracy is None where the problem has none."""
+
+    loss: Floats
+    accuracy: Floats | None
+
+
+class LocalProblem(Protocol):
+    """A problem's share of the rows that live here."""
+
+    def grad(self, x: Tensor, on: Ids, t: int) -> Tensor:
+        """The gradients [len(on), n] of the rows `on` (positions here) at x[on]; the batch depends on t only."""
+
+    def prox(self, z: Tensor, step: float) -> Tensor:
+        """argmin_x h(x) + |x - z|^2 / (2 step), row by row."""
+
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """The models x [any number, n] on the problem's evaluation set. Reads, never changes anything."""
+
+
+@runtime_checkable
+class Problem(Protocol):
+    """What is to be minimised: (1/m) sum_i f_i(x) + h(x)."""
+
+    @property
+    def n(self) -> int:
+        """The number of coordinates of a model."""
+
+    def start(self, seed: int) -> Tensor:
+        """The common first model [n], in float64."""
+
+    def bind(self, place: Placement, draws: Draws) -> LocalProblem:
+        """The share of the rows of `place`."""
+
+
+class Delivery(NamedTuple):
+    """What a wire brought."""
+
+    payload: Tensor  # [links in, width], in link order; rows that did not arrive are ignored
+    arrived: Bools  # [links in]
+    acked: Bools  # [links out]: the receiver has it
+
+
+class Wire(Protocol):
+    """The only thing an engine supplies: deliver rows along links, report what arrived and what was acknowledged."""
+
+    def swap(self, tag: tuple[int, int], links: Links, out: Ids, payload: Tensor, into: Ids) -> Delivery:
+        """Deliver payload[e] along link out[e]; return what came along the links `into`. `tag`: (round, mix)."""

@@ -1,0 +1,59 @@
+"""Every error Peerloom raises on purpose.
+
+    PeerloomError
+    +-- ConfigError      2   a wrong key, value, or combination of parts
+    +-- DivergedError    3   a row is no longer finite
+    +-- DataError        4   data that should be there is missing or unreadable
+
+The number is the exit code of the command line. A message has three parts: what was found, where, what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+__all__ = ["ConfigError", "DataError", "DivergedError", "PeerloomError", "nearest"]
+
+
+class PeerloomError(Exception):
+    """Base of all errors raised on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class ConfigError(PeerloomError):
+    """The experiment cannot be built or run as written."""
+
+    exit_code = 2
+
+
+class DivergedError(PeerloomError):
+    """A row of the state is NaN or infinite."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, round: int, row: int) -> None:
+        super().__init__(message)
+        self.round = round
+        self.row = row
+
+
+class DataError(PeerloomError):
+    """A data set is missing, incomplete or not what it claims to be."""
+
+    exit_code = 4
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The hint that follows an unknown name: the closest right one, and all of them.
+
+    >>> nearest("radus", ["radius", "seed"])
+    "Did you mean 'radius'? Known: radius, seed."
+    """
+    known = sorted(known)
+    lowered = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.5)
+    guess = f"Did you mean '{lowered[close[0]]}'? " if close else ""
+    return f"{guess}Known: {', '.join(known)}."
