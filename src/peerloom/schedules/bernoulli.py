@@ -1,0 +1,164 @@
+"""Sporadic compute and sporadic links: a coin per row and per link in every round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import ConfigError, Draws, Links, Network, uniform
+from .fixed import recorded
+from .laws import Law
+
+__all__ = ["Bernoulli", "BernoulliActivity"]
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Bernoulli:
+    """v_i ~ Bernoulli(d_i), vhat_ij ~ Bernoulli(b_ij), all independent (DSpodFL, Spod-GT).
+
+    `nodes`: a probability, one per row [m], a law to draw them from, or the very activity, bool [rounds + 1, m].
+    `links`: a probability, an array [m, m] (receiver first), a law, or the very activity, bool [rounds + 1, m, m].
+    On undirected graphs both directions of a link share a coin and a probability; on directed ones each has its own.
+
+    Probabilities are clipped to at least `clip`, since their reciprocals are delays, which under most laws have no mean
+    without it; a 0 that you give yourself stays, and means never. `redraw` = N draws what follows a law anew every N
+    rounds. `seed` fixes the laws' draws apart from the run's seed.
+    """
+
+    nodes: float | ArrayLike | Law = 1.0
+    links: float | ArrayLike | Law = 1.0
+    clip: float = 0.01
+    redraw: int | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.clip <= 1:
+            raise ConfigError(f"Bernoulli.clip must be above 0 and at most 1, found {self.clip}.")
+        if self.redraw is not None and self.redraw < 1:
+            raise ConfigError(f"Bernoulli.redraw must be at least 1 round, found {self.redraw}.")
+        for name, given in (("nodes", self.nodes), ("links", self.links)):
+            if isinstance(given, Law) or (table := np.asarray(given)).dtype == bool:
+                continue
+            if not (np.issubdtype(table.dtype, np.number) and ((table >= 0) & (table <= 1)).all()):
+                raise ConfigError(
+                    f"Bernoulli.{name} must be probabilities from 0 to 1, a law such as Beta, or bools; found {given!r}."
+                )
+
+    def bind(self, network: Network, draws: Draws) -> BernoulliActivity:
+        """The coins of every row and link of this network."""
+        return BernoulliActivity(self, network, draws)
+
+
+class BernoulliActivity:
+    """A Bernoulli schedule on a network: one set of coins for the rows, one for each layer of links."""
+
+    def __init__(self, schedule: Bernoulli, network: Network, draws: Draws) -> None:
+        rows = network.rows
+        written = recorded("Bernoulli.nodes", _bools(schedule.nodes), (rows,))
+        self._nodes = Coins("node", schedule.nodes, np.arange(rows), schedule, draws)
+        self._links = {
+            name: Coins(f"link/{name}", _of_links(schedule.links, links), links.coin, schedule, draws)
+            for name, links in network.layers.items()
+        }
+        self._written_nodes = written
+        self._written_links = recorded("Bernoulli.links", _bools(schedule.links), (rows, rows))
+        self._network = network
+
+    def nodes(self, t: int) -> Bools:
+        """v_i ~ Bernoulli(d_i)."""
+        return self._nodes.flip(t) if self._written_nodes is None else self._written_nodes(t)
+
+    def links(self, t: int, layer: str) -> Bools:
+        """vhat_ij ~ Bernoulli(b_ij), by the link's coin."""
+        if self._written_links is None:
+            return self._links[layer].flip(t)
+        links = self._network.layers[layer]
+        return self._written_links(t)[links.dst, links.src]
+
+    def node_probability(self, t: int) -> Floats:
+        """d_i."""
+        return self._nodes.able(t)
+
+    def link_probability(self, t: int, layer: str) -> Floats:
+        """b_ij."""
+        return self._links[layer].able(t)
+
+    def clipped(self) -> tuple[int, int]:
+        """How many rows, and how many links (both directions counted), the first probabilities were clipped for."""
+        return self._nodes.clipped(0), sum(coins.clipped(0) for coins in self._links.values())
+
+
+class Coins:
+    """A family of coins with ids: their probabilities, and how they fall in round t."""
+
+    def __init__(self, stream: str, given: Any, ids: Ids, schedule: Bernoulli, draws: Draws) -> None:
+        self._stream, self._given, self._ids, self._schedule, self._draws = stream, given, ids, schedule, draws
+        self._epoch, self._raw, self._used = -1, np.empty(0), np.empty(0)
+        self._law_seed = draws.seed if schedule.seed is None else schedule.seed
+        if not isinstance(given, Law) and np.asarray(given).dtype != bool and np.ndim(given) not in (0, 1):
+            raise ConfigError(f"Bernoulli: probabilities of shape {np.shape(given)} do not fit {len(ids)} rows.")
+
+    def flip(self, t: int) -> Bools:
+        """How the coins of round t fall."""
+        return self._draws(self._stream, t, self._ids)[:, 0] < self._probability(t)
+
+    def able(self, t: int) -> Floats:
+        """The probabilities that costs are reckoned with: never below the clip."""
+        return np.maximum(self._probability(t), self._schedule.clip)
+
+    def clipped(self, t: int) -> int:
+        """How many probabilities were raised to the clip."""
+        return int((self._probability(t) != self._raw).sum())
+
+    def _probability(self, t: int) -> Floats:
+        epoch = t // self._schedule.redraw if self._schedule.redraw else 0
+        if epoch != self._epoch:
+            self._epoch, clip = epoch, self._schedule.clip
+            if isinstance(self._given, Law):
+                self._raw = self._given.sample(uniform(self._law_seed, f"law/{self._stream}", epoch, self._ids, lanes=2))
+                self._used = np.maximum(self._raw, clip)
+            else:
+                table = np.asarray(self._given)
+                try:
+                    self._raw = np.broadcast_to(1.0 if table.dtype == bool else table, len(self._ids)).astype(np.float64)
+                except ValueError as error:
+                    raise ConfigError(
+                        f"Bernoulli: {len(table)} probabilities were given for {len(self._ids)} rows. Give one for each."
+                    ) from error
+                self._used = np.where(self._raw > 0, np.maximum(self._raw, clip), 0.0)
+        return self._used
+
+
+def _bools(given: Any) -> NDArray[np.bool_] | None:
+    """What was given, if it is a written-down activity."""
+    if isinstance(given, Law):
+        return None
+    table = np.asarray(given)
+    return table if table.dtype == bool else None
+
+
+def _of_links(given: Any, links: Links) -> Any:
+    """Probabilities [m, m] to one per link; both directions must agree where they share a coin."""
+    if isinstance(given, Law):
+        return given
+    table = np.asarray(given)
+    if table.dtype == bool or table.ndim == 0:
+        return given
+    if table.shape != (links.rows, links.rows):
+        raise ConfigError(f"Bernoulli.links has shape {table.shape}; give one number, or [{links.rows}, {links.rows}].")
+    one_coin = links.coin != links.dst * links.rows + links.src
+    uneven = np.flatnonzero(one_coin & (table[links.dst, links.src] != table[links.src, links.dst]))
+    if len(uneven):
+        i, j = links.dst[uneven[0]], links.src[uneven[0]]
+        raise ConfigError(
+            f"Bernoulli.links[{i}, {j}] is {table[i, j]}, but [{j}, {i}] is {table[j, i]}. On an undirected graph both "
+            "directions share one coin: make them equal, or use a directed graph."
+        )
+    return table[links.dst, links.src]

@@ -1,0 +1,103 @@
+"""Laws that probabilities are drawn from: how able clients and links are. Each maps uniforms to values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtr, ndtri
+
+from ..core import ConfigError
+
+__all__ = ["LAWS", "Beta", "BimodalTruncatedNormal", "Law", "TruncatedNormal", "Uniform"]
+
+Floats = NDArray[np.float64]
+
+
+@runtime_checkable
+class Law(Protocol):
+    """A distribution on [0, 1]."""
+
+    def sample(self, u: Floats) -> Floats:
+        """Values from uniforms u [k, 2]: two per value, so that mixtures can use one to choose."""
+
+
+@dataclass(frozen=True)
+class Beta:
+    """Beta(a, b). Below 1 both ends are likely: some clients nearly always able, some nearly never.
+
+    >>> Beta(0.5, 0.5).sample(np.array([[0.25, 0.0]])).round(4).tolist()
+    [0.1464]
+    """
+
+    a: float
+    b: float
+
+    def __post_init__(self) -> None:
+        if not (self.a > 0 and self.b > 0):
+            raise ConfigError(f"Beta needs a > 0 and b > 0, found {self.a} and {self.b}.")
+
+    def sample(self, u: Floats) -> Floats:
+        """By the inverse of the distribution function."""
+        return np.asarray(betaincinv(self.a, self.b, u[:, 0]), np.float64)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Uniform on (low, high]."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low <= self.high <= 1:
+            raise ConfigError(f"Uniform needs 0 <= low <= high <= 1, found {self.low} and {self.high}.")
+
+    def sample(self, u: Floats) -> Floats:
+        """The draws leave out 1, so counting down from `high` leaves out `low`."""
+        return self.high - (self.high - self.low) * u[:, 0]
+
+
+@dataclass(frozen=True)
+class TruncatedNormal:
+    """Normal(mean, std) conditioned on [0, 1]; mean and std are those before the cut."""
+
+    mean: float
+    std: float
+
+    def __post_init__(self) -> None:
+        if not self.std > 0:
+            raise ConfigError(f"TruncatedNormal needs std > 0, found {self.std}.")
+
+    def sample(self, u: Floats) -> Floats:
+        """By the inverse of the distribution function."""
+        low, high = ndtr((0 - self.mean) / self.std), ndtr((1 - self.mean) / self.std)
+        return np.clip(self.mean + self.std * ndtri(low + u[:, 0] * (high - low)), 0, 1)
+
+
+@dataclass(frozen=True)
+class BimodalTruncatedNormal:
+    """One of two truncated normals, with equal chance: DSpodFL's Figure 4b has means mu and 1 - mu."""
+
+    mean1: float
+    mean2: float
+    std: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not self.std > 0:
+            raise ConfigError(f"BimodalTruncatedNormal needs std > 0, found {self.std}.")
+
+    def sample(self, u: Floats) -> Floats:
+        """The second uniform chooses the mode."""
+        first, second = (TruncatedNormal(mean, self.std).sample(u) for mean in (self.mean1, self.mean2))
+        return np.where(u[:, 1] < 0.5, first, second)
+
+
+LAWS: dict[str, type[Law]] = {
+    "Beta": Beta,
+    "BimodalTruncatedNormal": BimodalTruncatedNormal,
+    "TruncatedNormal": TruncatedNormal,
+    "Uniform": Uniform,
+}
