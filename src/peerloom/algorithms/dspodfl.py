@@ -1,0 +1,150 @@
+"""DSpodFL, and the four baselines of its paper: the same rule under other schedules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+from torch import Tensor
+
+from ..core import CyclePlan, HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
+
+__all__ = ["DGD", "DFedAvg", "DSpodFL", "RandomizedGossip", "SporadicSGD"]
+
+_SYMMETRIC = Needs(symmetric=True, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs.")
+
+
+class State(NamedTuple):
+    """The models, and nothing else."""
+
+    x: Tensor
+
+
+@dataclass(frozen=True)
+class DSpodFL:
+    """Decentralized sporadic federated learning: clients compute when they can and talk over the links that work.
+
+        x_i <- x_i + sum_j r_ij (x_j - x_i) vhat_ij - alpha g_i(x_i) v_i
+
+    x_i      model of client i
+    r_ij     symmetric weights (Metropolis), with the degrees of the fixed graph
+    vhat_ij  1 if the link fires in this round, equal in both directions
+    v_i      1 if client i computes in this round
+    g_i      mini-batch gradient of client i, taken at the old x_i (combine then adapt)
+    alpha    `lr`, a number or a `Rate`
+
+    Needs symmetric links. The paper's Algorithm 1 starts with v = vhat = 0 and so wastes its first iteration; here the
+    first round draws like any other (erratum E-D4). With d_i the probability that v_i = 1, its stationary points solve
+    sum_i d_i grad F_i = 0: a client that computes seldom counts less. That is the paper's (1 - d_min) term, not a fault.
+
+    Reference: DSpodFL, "Decentralized Sporadic Federated Learning", eqs. (3)-(5).
+
+    >>> import peerloom as pl
+    >>> problem = pl.problems.Quadratic(A=[[[1.0]], [[1.0]]], b=[[0.0], [2.0]])
+    >>> rule = pl.algorithms.DSpodFL(lr=0.1)
+    >>> exp = pl.Experiment(graph=pl.graphs.complete(2), problem=problem, algorithm=rule, rounds=100, dtype="float64")
+    >>> pl.simulate(exp).x.mean().item().__round__(3)
+    1.0
+    """
+
+    lr: float | Rate
+    needs: ClassVar[Needs] = _SYMMETRIC
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+
+    def init(self: HasRate, x: Tensor, net: Net) -> State:
+        """One common start."""
+        return State(x)
+
+    def step(self: HasRate, s: State, net: Net) -> State:
+        """Mix and adapt, both from the old models."""
+        v, alpha = net.active(), rate_at(self.lr, net.t)
+        return State(net.mix(s.x) - alpha * net.grad(s.x, v))
+
+
+@dataclass(frozen=True)
+class DGD:
+    """Decentralized gradient descent (D-PSGD): DSpodFL's rule with every client and every link, in every round.
+
+        x_i <- sum_j r_ij x_j - alpha g_i(x_i)
+
+    On sporadic resources it waits for the slowest: its delay per round is that of all clients and links together.
+    Reference: Nedic and Ozdaglar 2009; Lian et al. 2017; DSpodFL, table 1 with d_i = b_ij = 1.
+    """
+
+    lr: float | Rate
+    needs: ClassVar[Needs] = _SYMMETRIC
+    plan: ClassVar[Plan] = Plan(nodes="always", links="always")
+
+    init, step = DSpodFL.init, DSpodFL.step
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+
+
+@dataclass(frozen=True)
+class RandomizedGossip:
+    """Randomized gossip as DSpodFL means it: every client computes, links fire as their coins fall.
+
+        x_i <- x_i + sum_j r_ij (x_j - x_i) vhat_ij - alpha g_i(x_i)
+
+    Not the classical one, in which one random pair averages in each step.
+    Reference: DSpodFL, table 1 with d_i = 1.
+    """
+
+    lr: float | Rate
+    needs: ClassVar[Needs] = _SYMMETRIC
+    plan: ClassVar[Plan] = Plan(nodes="always")
+
+    init, step = DSpodFL.init, DSpodFL.step
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+
+
+@dataclass(frozen=True)
+class SporadicSGD:
+    """Sporadic SGDs: clients compute as their coins fall, every link fires in every round.
+
+        x_i <- sum_j r_ij x_j - alpha g_i(x_i) v_i
+
+    Reference: DSpodFL, table 1 with b_ij = 1.
+    """
+
+    lr: float | Rate
+    needs: ClassVar[Needs] = _SYMMETRIC
+    plan: ClassVar[Plan] = Plan(links="always")
+
+    init, step = DSpodFL.init, DSpodFL.step
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+
+
+@dataclass(frozen=True)
+class DFedAvg:
+    """DFedAvg as DSpodFL means it: D rounds of local steps, then one round in which all links fire and none computes.
+
+    D is the mean of 1 / d_i over the clients, rounded up, unless it is given. `rounding="floor"` is what the paper's tables
+    were made with, `sgd_while_aggregating=True` is its appendix P.3, and with `period="D"` as well its main text (erratum
+    E-D2). Sun et al. mean K local steps followed by mixing in the same round.
+    Reference: DSpodFL, section 5 and appendix P.3.
+    """
+
+    lr: float | Rate
+    D: int | None = None
+    rounding: Literal["ceil", "floor"] = "ceil"
+    sgd_while_aggregating: bool = False
+    period: Literal["D+1", "D"] = "D+1"
+    needs: ClassVar[Needs] = _SYMMETRIC
+
+    init, step = DSpodFL.init, DSpodFL.step
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+
+    @property
+    def plan(self) -> Plan:
+        """The cycle replaces the coins."""
+        return Plan(cycle=CyclePlan(self.D, self.rounding, self.sgd_while_aggregating, self.period))

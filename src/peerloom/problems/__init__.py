@@ -1,0 +1,41 @@
+"""What is to be minimised: models, data, partitions, losses and regularisers."""
+
+from ..core import Problem
+from .classification import Classification
+from .data import DATA, Dataset, blobs, digits, linear_regression, logistic_regression
+from .losses import LOSSES
+from .models import CNN, MLP, MODELS, Linear
+from .partitions import IID, PARTITIONS, BySize, Dirichlet, Labels
+from .quadratic import Quadratic
+from .regularisers import L1, L2, MCP, REGULARISERS, SCAD, Box, Zero
+
+__all__ = [
+    "CNN",
+    "DATA",
+    "IID",
+    "L1",
+    "L2",
+    "LOSSES",
+    "MCP",
+    "MLP",
+    "MODELS",
+    "PARTITIONS",
+    "PROBLEMS",
+    "REGULARISERS",
+    "SCAD",
+    "Box",
+    "BySize",
+    "Classification",
+    "Dataset",
+    "Dirichlet",
+    "Labels",
+    "Linear",
+    "Quadratic",
+    "Zero",
+    "blobs",
+    "digits",
+    "linear_regression",
+    "logistic_regression",
+]
+
+PROBLEMS: dict[str, type[Problem]] = {"Classification": Classification, "Quadratic": Quadratic}

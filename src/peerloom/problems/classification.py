@@ -1,0 +1,179 @@
+"""Learning from data: a model, a loss, samples dealt to clients, and mini-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..core import ConfigError, Draws, Evaluation, Placement, nearest, uniform
+from .data import Dataset, digits
+from .gradients import STRATEGIES, Seeds, choose, parameter_count
+from .losses import LOSSES
+from .models import MODELS, Model
+from .partitions import IID, Partition
+from .regularisers import Regulariser, Zero
+
+__all__ = ["Classification"]
+
+Ids = NDArray[np.int64]
+Strategy = Literal["auto", "closed", "vmap", "loop"]
+
+
+@dataclass(frozen=True, eq=False)
+class Classification:
+    """(1/m) sum_i f_i(x) + h(x), where f_i is the mean loss of a model on client i's samples.
+
+    model      a name ("softmax", "svm", "logistic", "least_squares", "mlp", "cnn"), a Model, or your own factory of
+               nn.Module that takes no arguments
+    data       a Dataset; `Dataset.of(x, y)` makes one of your arrays
+    partition  how samples are dealt to clients
+    batch      samples per gradient, drawn with replacement; None takes all of a client's samples
+    loss       a name; by default the model's own, or cross-entropy
+    l2         adds l2/2 |x|^2 to every f_i (a smooth term; `h` is the one with a proximal step)
+    strategy   how gradients are computed; "auto" takes the fastest that fits
+
+    Models are judged on the data's test part: loss with l2 and h, and accuracy where labels are classes.
+    """
+
+    model: str | Model | Callable[[], nn.Module] = "softmax"
+    data: Dataset = field(default_factory=digits)
+    partition: Partition = field(default_factory=IID)
+    batch: int | None = 16
+    loss: str | None = None
+    l2: float = 0.0
+    h: Regulariser | None = None
+    strategy: Strategy = "auto"
+
+    def __post_init__(self) -> None:
+        if self.batch is not None and self.batch < 1:
+            raise ConfigError(f"Classification.batch must be at least 1 sample, or None for all; found {self.batch}.")
+        if self.l2 < 0:
+            raise ConfigError(f"Classification.l2 must not be negative, found {self.l2}.")
+        for what, name, known in (("model", self.model, MODELS), ("loss", self.loss, LOSSES)):
+            if isinstance(name, str) and name not in known:
+                raise ConfigError(f"Classification.{what}: there is no {what} '{name}'. {nearest(name, known)}")
+        if self.strategy not in ("auto", *STRATEGIES):
+            raise ConfigError(f"Classification.strategy '{self.strategy}': {nearest(self.strategy, ['auto', *STRATEGIES])}")
+        if not self.data.classes and self.loss_name != "squared":
+            raise ConfigError(
+                f"Data '{self.data.name}' have real targets, but the loss is '{self.loss_name}'. Use model 'least_squares'."
+            )
+        if self.loss_name == "logistic" and self.data.classes != 2:
+            raise ConfigError(
+                f"The logistic loss needs labels 0 and 1, but '{self.data.name}' has {self.data.classes} classes."
+            )
+
+    @property
+    def loss_name(self) -> str:
+        """The loss in force."""
+        if self.loss is not None:
+            return self.loss
+        model = MODELS[self.model]() if isinstance(self.model, str) else self.model
+        return model.loss if isinstance(model, Model) else "cross_entropy"
+
+    @property
+    def n(self) -> int:
+        """Parameters of the model."""
+        return parameter_count(self.module(seed=0))
+
+    def module(self, seed: int) -> nn.Module:
+        """The module with its own initialisation, as a function of the seed."""
+        outputs = 1 if LOSSES[self.loss_name].one_output else self.data.classes
+        model = MODELS[self.model]() if isinstance(self.model, str) else self.model
+        # Modules initialise themselves from torch's generator: give it a seed of ours and put it back afterwards.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(uniform(seed, "start", 0, np.zeros(1, np.int64))[0, 0] * 2**53))
+            module = model.build(self.data.x.shape[1:], outputs) if isinstance(model, Model) else model()
+        if not parameter_count(module):
+            raise ConfigError(f"Model {self.model!r} has no parameters to train.")
+        return module
+
+    def start(self, seed: int) -> Tensor:
+        """The module's own initialisation, one for all clients."""
+        with torch.no_grad():
+            return torch.cat([parameter.double().flatten() for parameter in self.module(seed).parameters()])
+
+    def bind(self, place: Placement, draws: Draws) -> LocalClassification:
+        """The samples of the rows of `place`."""
+        return LocalClassification(self, place, draws)
+
+
+class LocalClassification:
+    """The samples of the rows that live here; the data themselves are held once, whatever the number of rows."""
+
+    _CALIBRATION_SIZE = 256  # samples of each client that batch norm takes its statistics from at evaluation
+
+    def __init__(self, problem: Classification, place: Placement, draws: Draws) -> None:
+        self._problem, self._place, self._draws = problem, place, draws
+        data, self._loss = problem.data, LOSSES[problem.loss_name]
+        self._inputs, self._labels = self._tensors(data.x, data.y)
+        judged = (data.x, data.y) if data.test_x is None or data.test_y is None else (data.test_x, data.test_y)
+        self._test_inputs, self._test_labels = self._tensors(*judged)
+        parts = problem.partition.deal(data.y, place.of, draws)
+        self.parts = [parts[i] for i in place.rows]
+        self._sizes = np.array([len(part) for part in self.parts])
+        self._flat = np.concatenate(self.parts)
+        self._offsets = np.cumsum(self._sizes) - self._sizes
+        module = problem.module(draws.seed).to(place.device, place.dtype)
+        batch = problem.batch or int(self._sizes.max())
+        self.strategy = choose(problem.strategy, module, self._loss, self._inputs[:1], batch)
+        self._gradients = STRATEGIES[self.strategy](module, self._loss)
+        self._h = problem.h or Zero()
+
+    def grad(self, x: Tensor, on: Ids, t: int) -> Tensor:
+        """The mean gradient over each row's batch of round t."""
+        mine = x if len(on) == len(x) else x[torch.from_numpy(on).to(x.device)]
+
+        def seeds(only: int | None = None) -> list[int]:
+            every = [int(u * 2**53) for u in self._draws("module", t, self._place.rows)[on, 0]]
+            return every if only is None else [every[only]]
+
+        if self._problem.batch is not None:
+            u = self._draws("batch", t, self._place.rows, self._problem.batch)[on]
+            picks = self._flat[self._offsets[on, None] + (u * self._sizes[on, None]).astype(np.int64)]
+            g = self._of(mine, picks, seeds)
+        elif len(set(self._sizes[on])) == 1:
+            g = self._of(mine, np.stack([self.parts[k] for k in on]), seeds)
+        else:  # all samples, of clients that hold different numbers of them
+            single = [self._of(mine[k : k + 1], self.parts[i][None], partial(seeds, k)) for k, i in enumerate(on)]
+            g = torch.cat(single)
+        return g.add_(mine, alpha=self._problem.l2) if self._problem.l2 else g
+
+    def prox(self, z: Tensor, step: float) -> Tensor:
+        """Of h."""
+        return self._h.prox(z, step)
+
+    @torch.no_grad()
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """Test loss with l2 and h, and accuracy where there are classes."""
+        penalty = self._problem.l2 / 2 * x.square().sum(dim=1) + self._h.value(x)
+        losses, rates = [], []
+        for scores in self._gradients.scores(x, self._test_inputs, self._calibration):
+            losses.append(self._loss.value(scores, self._test_labels).mean())
+            if self._loss.correct is not None:
+                rates.append(self._loss.correct(scores, self._test_labels).double().mean())
+        loss = (torch.stack(losses) + penalty).double().cpu().numpy()
+        return Evaluation(loss, torch.stack(rates).cpu().numpy() if rates else None)
+
+    def _calibration(self) -> list[Tensor]:
+        return [self._inputs[torch.from_numpy(part[: self._CALIBRATION_SIZE])] for part in self.parts]
+
+    def _of(self, x: Tensor, picks: Ids, seeds: Seeds) -> Tensor:
+        flat = torch.from_numpy(picks.reshape(-1)).to(x.device)
+        inputs = self._inputs.index_select(0, flat).view(*picks.shape, *self._inputs.shape[1:])
+        return self._gradients.gradients(x, inputs, self._labels[flat].view(picks.shape), seeds)
+
+    def _tensors(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> tuple[Tensor, Tensor]:
+        whole = bool(self._problem.data.classes)
+        inputs = torch.from_numpy(x).to(self._place.device, self._place.dtype)
+        labels = torch.from_numpy(np.ascontiguousarray(y)).to(
+            self._place.device, torch.int64 if whole else self._place.dtype
+        )
+        return inputs, labels

@@ -1,0 +1,139 @@
+"""Data sets: samples, labels, and a held-out part. What is here needs no download."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, ndtri
+
+from ..core import ConfigError, uniform
+
+__all__ = ["DATA", "Dataset", "blobs", "digits", "linear_regression", "logistic_regression"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Samples x [N, ...] with labels (whole numbers 0 to classes - 1) or, where classes = 0, real targets y [N].
+
+    `test_x` and `test_y` are what models are judged on; without them, models are judged on the training samples.
+    """
+
+    x: NDArray[np.float32]
+    y: NDArray[Any]
+    classes: int
+    test_x: NDArray[np.float32] | None = None
+    test_y: NDArray[Any] | None = None
+    name: str = "data"
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)  # known constants of synthetic sets
+
+    def __post_init__(self) -> None:
+        for x, y, part in ((self.x, self.y, "x"), (self.test_x, self.test_y, "test_x")):
+            if (x is None) != (y is None):
+                raise ConfigError(f"Dataset '{self.name}': give {part} and its labels together, or neither.")
+            if x is None or y is None:
+                continue
+            if len(x) != len(y) or not len(x):
+                raise ConfigError(f"Dataset '{self.name}': {part} has {len(x)} samples and {len(y)} labels.")
+            if self.classes and not ((y >= 0) & (y < self.classes)).all():
+                raise ConfigError(
+                    f"Dataset '{self.name}': labels run from {y.min()} to {y.max()}, but there are {self.classes} classes, "
+                    f"numbered from 0."
+                )
+
+    @classmethod
+    def of(cls, x: ArrayLike, y: ArrayLike, test_x: ArrayLike | None = None, test_y: ArrayLike | None = None) -> Dataset:
+        """Your own arrays. Whole-number labels make a classification, anything else a regression."""
+        labels = np.asarray(y)
+        whole = bool(np.issubdtype(labels.dtype, np.integer))
+        classes = int(labels.max()) + 1 if whole else 0
+        label_type = np.int64 if whole else np.float64
+        held_out = None if test_y is None else np.asarray(test_y, label_type)
+        test = None if test_x is None else np.asarray(test_x, np.float32)
+        return cls(np.asarray(x, np.float32), labels.astype(label_type), classes, test, held_out, "own")
+
+
+def digits(test: float = 0.2) -> Dataset:
+    """scikit-learn's hand-written digits: 1,797 images of 8 x 8, ten classes, pixels scaled to [0, 1].
+
+    Every fifth image (for test = 0.2) is held out, class by class, so the split is the same everywhere.
+    """
+    from sklearn.datasets import load_digits
+
+    if not 0 < test < 1:
+        raise ConfigError(f"digits.test is the share held out, above 0 and below 1; found {test}.")
+    bunch = load_digits()
+    x, y = (bunch.data / 16).astype(np.float32), bunch.target.astype(np.int64)
+    rank = np.empty(len(y), np.int64)
+    for label in range(10):
+        where = np.flatnonzero(y == label)
+        rank[where] = np.arange(len(where))
+    held = np.floor((rank + 1) * test) > np.floor(rank * test)
+    return Dataset(x[~held], y[~held], 10, x[held], y[held], "digits", {"name": "digits", "test": test})
+
+
+def blobs(
+    samples: int = 1000, features: int = 10, classes: int = 5, spread: float = 1.0, distance: float = 4.0, seed: int = 0
+) -> Dataset:
+    """Gaussian clouds of standard deviation `spread` round random centres of length `distance`, one per class.
+
+    A fifth as many samples again are held out. facts: the centres.
+    """
+    centres = _normal(seed, "data/blobs/centres", classes, features)
+    centres *= distance / np.linalg.norm(centres, axis=1, keepdims=True)
+    total = samples + max(classes, samples // 5)
+    y = np.arange(total) % classes
+    x = (centres[y] + spread * _normal(seed, "data/blobs/noise", total, features)).astype(np.float32)
+    recipe = {"name": "blobs", "samples": samples, "features": features, "classes": classes}
+    recipe |= {"spread": spread, "distance": distance, "seed": seed}
+    facts = {"centres": centres}
+    return Dataset(x[:samples], y[:samples], classes, x[samples:], y[samples:], "blobs", recipe, facts)
+
+
+def linear_regression(samples: int = 1000, features: int = 10, noise: float = 0.1, seed: int = 0) -> Dataset:
+    """Y = <a, w*> + noise with standard normal a and w*. facts: w*, and the exact minimiser on these samples.
+
+    facts also holds the smoothness and strong convexity of the mean squared loss without a bias: the extreme eigenvalues
+    of A'A / samples.
+    """
+    a, w, error = _regression_parts("linear", samples, features, seed)
+    y = a @ w + noise * error
+    spectrum = np.linalg.eigvalsh(a.T @ a / samples)
+    solution = np.linalg.lstsq(a, y, rcond=None)[0]
+    facts = {"w": w, "solution": solution, "smoothness": spectrum[-1], "strong_convexity": spectrum[0]}
+    recipe = {"name": "linear_regression", "samples": samples, "features": features, "noise": noise, "seed": seed}
+    return Dataset(a.astype(np.float32), y, 0, name="linear_regression", recipe=recipe, facts=facts)
+
+
+def logistic_regression(samples: int = 1000, features: int = 10, seed: int = 0) -> Dataset:
+    """Labels ~ Bernoulli(sigmoid(<a, w*>)) with standard normal a and w*. facts: w*, and the smoothness without l2."""
+    a, w, _ = _regression_parts("logistic", samples, features, seed)
+    coin = uniform(seed, "data/logistic/label", 0, np.arange(samples))[:, 0]
+    y = (coin < expit(a @ w)).astype(np.int64)
+    facts = {"w": w, "smoothness": np.linalg.eigvalsh(a.T @ a / samples)[-1] / 4}
+    recipe = {"name": "logistic_regression", "samples": samples, "features": features, "seed": seed}
+    return Dataset(a.astype(np.float32), y, 2, name="logistic_regression", recipe=recipe, facts=facts)
+
+
+def _regression_parts(name: str, samples: int, features: int, seed: int) -> tuple[Floats, Floats, Floats]:
+    a = _normal(seed, f"data/{name}/a", samples, features).astype(np.float32).astype(np.float64)  # what is trained on
+    return a, _normal(seed, f"data/{name}/w", 1, features)[0], _normal(seed, f"data/{name}/noise", samples, 1)[:, 0]
+
+
+def _normal(seed: int, stream: str, count: int, width: int) -> Floats:
+    u = uniform(seed, stream, 0, np.arange(count), lanes=width)
+    return np.asarray(ndtri(np.maximum(u, 2.0**-54)), np.float64)
+
+
+DATA: dict[str, Callable[..., Dataset]] = {
+    "blobs": blobs,
+    "digits": digits,
+    "linear_regression": linear_regression,
+    "logistic_regression": logistic_regression,
+}

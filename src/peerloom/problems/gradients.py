@@ -1,0 +1,215 @@
+"""Three ways to the same gradients: in closed form, by vmap, or row by row.
+
+All take models x [k, n] and one batch per model, inputs [k, batch, ...] and labels [k, batch], and give [k, n]. A row holds
+the module's parameters in the order torch lists them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.modules.batchnorm import _NormBase as BatchNorm
+from torch.nn.modules.dropout import _DropoutNd as Dropout
+from torch.utils.flop_counter import FlopCounterMode
+
+from ..core import ConfigError
+from .losses import Loss
+
+__all__ = ["STRATEGIES", "ClosedForm", "Gradients", "RowLoop", "Vmap", "choose", "parameter_count"]
+
+VMAP_BELOW = 50e6  # floating-point operations per client and round; above it a loop is faster (measured on two cores)
+
+
+Seeds = Callable[[], list[int]]  # both are asked for only by modules that need them
+Batches = Callable[[], list[Tensor]]
+
+
+class Gradients(Protocol):
+    """A way to compute gradients and scores."""
+
+    def gradients(self, x: Tensor, inputs: Tensor, labels: Tensor, seeds: Seeds) -> Tensor:
+        """The gradient of each model's mean loss on its batch; seeds, one per model, feed random layers (dropout)."""
+
+    def scores(self, x: Tensor, inputs: Tensor, calibration: Batches) -> Iterator[Tensor]:
+        """The scores of each model on the same inputs [samples, ...]; calibration sets statistics (batch norm)."""
+
+
+class ClosedForm:
+    """Linear models: two batched matrix products, written straight into the rows."""
+
+    def __init__(self, module: nn.Module, loss: Loss) -> None:
+        layer = _linear_layer(module)
+        if layer is None:
+            raise ConfigError(
+                "strategy 'closed' needs one linear layer, but the model has other parts. Use 'vmap', 'loop' or 'auto'."
+            )
+        self._loss, self._bias = loss, layer.bias is not None
+        self._outputs, self._features = layer.out_features, layer.in_features
+
+    def gradients(self, x: Tensor, inputs: Tensor, labels: Tensor, seeds: Seeds) -> Tensor:
+        """Slopes of the scores, times the inputs."""
+        flat = inputs.flatten(2)
+        weight, bias = self._split(x)
+        scores = torch.bmm(flat, weight.transpose(1, 2))
+        if bias is not None:
+            scores += bias.unsqueeze(1)
+        slope = self._loss.slope(scores, labels).div_(labels.shape[1])
+        g = torch.empty_like(x, memory_format=torch.contiguous_format)
+        weight, bias = self._split(g)
+        torch.bmm(slope.transpose(1, 2), flat, out=weight)
+        if bias is not None:
+            torch.sum(slope, dim=1, out=bias)
+        return g
+
+    def scores(self, x: Tensor, inputs: Tensor, calibration: Batches) -> Iterator[Tensor]:
+        """One matrix product for all models."""
+        weight, bias = self._split(x)
+        together = inputs.flatten(1) @ weight.reshape(-1, self._features).T
+        for scores, shift in zip(
+            together.view(-1, len(x), self._outputs).unbind(1),
+            bias if bias is not None else [0.0] * len(x),
+            strict=True,
+        ):
+            yield scores + shift
+
+    def _split(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        cut = self._outputs * self._features
+        weight = x[:, :cut].view(len(x), self._outputs, self._features)
+        return weight, x[:, cut:] if self._bias else None
+
+
+class Vmap:
+    """Small networks: torch.func differentiates one model's loss, vmap does all models at once."""
+
+    def __init__(self, module: nn.Module, loss: Loss) -> None:
+        if _is_random(module) or _keeps_statistics(module):
+            raise ConfigError("strategy 'vmap' cannot run dropout or batch norm with statistics. Use 'loop' or 'auto'.")
+        self._module, self._layout = module, _layout(module)
+
+        def mean_loss(parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
+            return loss.value(functional_call(module, parameters, (inputs,)), labels).mean()
+
+        self._gradients = vmap(grad(mean_loss))
+
+    def gradients(self, x: Tensor, inputs: Tensor, labels: Tensor, seeds: Seeds) -> Tensor:
+        """Parameters in as views of the rows, gradients back as rows."""
+        found = self._gradients(_named(x, self._layout), inputs, labels)
+        return torch.cat([found[name].flatten(1) for name, _ in self._layout], dim=1)
+
+    def scores(self, x: Tensor, inputs: Tensor, calibration: Batches) -> Iterator[Tensor]:
+        """Model after model: evaluation is rare, and its batches are large already."""
+        return RowLoop(self._module, None).scores(x, inputs, calibration)
+
+
+class RowLoop:
+    """Any nn.Module: one model after the other, with parameters that are views of its row."""
+
+    def __init__(self, module: nn.Module, loss: Loss | None) -> None:
+        self._module, self._loss, self._layout = module, loss, _layout(module)
+        self._random, self._statistics = _is_random(module), _keeps_statistics(module)
+        self._images = any(isinstance(part, nn.Conv2d) for part in module.modules())
+
+    def gradients(self, x: Tensor, inputs: Tensor, labels: Tensor, seeds: Seeds) -> Tensor:
+        """Forward and backward for each row."""
+        assert self._loss is not None
+        g = torch.empty_like(x, memory_format=torch.contiguous_format)
+        self._module.train()
+        parameters = list(self._module.parameters())
+        dice = seeds() if self._random else [None] * len(x)
+        for k in range(len(x)):
+            with self._as_row(x[k]), _seeded(dice[k]), torch.enable_grad():
+                loss = self._loss.value(self._module(self._laid_out(inputs[k])), labels[k]).mean()
+                found = torch.autograd.grad(loss, parameters)
+            torch.cat([part.flatten() for part in found], out=g[k])
+        return g
+
+    def scores(self, x: Tensor, inputs: Tensor, calibration: Batches) -> Iterator[Tensor]:
+        """In evaluation mode, a thousand samples at a time; batch norm's statistics come from `calibration`."""
+        for row in x:
+            with torch.no_grad(), self._as_row(row):
+                if self._statistics:
+                    self._calibrate(calibration)
+                self._module.eval()
+                yield torch.cat([self._module(self._laid_out(part)) for part in torch.split(inputs, 1000)])
+
+    def _calibrate(self, calibration: Batches) -> None:
+        """Running statistics are a function of the model and the data, so they need not be part of the state."""
+        for part in self._module.modules():
+            if isinstance(part, BatchNorm):
+                part.reset_running_stats()
+                part.momentum = None  # a plain mean over the batches that follow
+        self._module.train()
+        for batch in calibration():
+            with _seeded(0 if self._random else None):
+                self._module(self._laid_out(batch))
+
+    def _laid_out(self, inputs: Tensor) -> Tensor:
+        return inputs.contiguous(memory_format=torch.channels_last) if self._images and inputs.ndim == 4 else inputs
+
+    @contextmanager
+    def _as_row(self, row: Tensor) -> Iterator[None]:
+        views = _named(row.unsqueeze(0), self._layout)
+        for name, parameter in self._module.named_parameters():
+            parameter.data = views[name][0]
+        yield
+
+
+STRATEGIES: dict[str, Callable[[nn.Module, Loss], Gradients]] = {"closed": ClosedForm, "vmap": Vmap, "loop": RowLoop}
+
+
+def choose(strategy: str, module: nn.Module, loss: Loss, sample: Tensor, batch: int) -> str:
+    """The name of the fastest strategy that fits, where 'auto' was asked for."""
+    if strategy != "auto":
+        return strategy
+    if _linear_layer(module) is not None:
+        return "closed"
+    if _is_random(module) or _keeps_statistics(module):
+        return "loop"
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        module.eval()(sample)
+    return "vmap" if 3 * batch * counter.get_total_flops() < VMAP_BELOW else "loop"  # backward costs twice forward
+
+
+def parameter_count(module: nn.Module) -> int:
+    """The length of a row."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _layout(module: nn.Module) -> list[tuple[str, torch.Size]]:
+    return [(name, parameter.shape) for name, parameter in module.named_parameters()]
+
+
+def _named(x: Tensor, layout: list[tuple[str, torch.Size]]) -> dict[str, Tensor]:
+    parts = torch.split(x, [math.prod(shape) for _, shape in layout], dim=1)
+    return {name: part.view(len(x), *shape) for (name, shape), part in zip(layout, parts, strict=True)}
+
+
+def _linear_layer(module: nn.Module) -> nn.Linear | None:
+    """The layer, if the module is one linear layer behind any number of flattenings."""
+    parts = [part for part in module.modules() if not isinstance(part, nn.Sequential | nn.Flatten)]
+    return parts[0] if len(parts) == 1 and type(parts[0]) is nn.Linear else None
+
+
+def _is_random(module: nn.Module) -> bool:
+    return any(isinstance(part, Dropout) and part.p > 0 for part in module.modules())
+
+
+def _keeps_statistics(module: nn.Module) -> bool:
+    return any(isinstance(part, BatchNorm) and part.track_running_stats for part in module.modules())
+
+
+@contextmanager
+def _seeded(seed: int | None) -> Iterator[Any]:
+    """Torch's own generator with a seed of ours, put back as it was afterwards; nothing at all where seed is None."""
+    if seed is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
