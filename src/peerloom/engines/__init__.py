@@ -1,0 +1,5 @@
+"""Where rows live. Every engine runs the same port and the same algorithm; only the wire differs."""
+
+from .simulator import Checkpoint, MemoryWire, Path, Snapshot, build_net, iterate
+
+__all__ = ["Checkpoint", "MemoryWire", "Path", "Snapshot", "build_net", "iterate"]

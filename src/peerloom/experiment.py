@@ -1,0 +1,114 @@
+"""One experiment: which parts, for how long, from which seed. Checked as a whole before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from .core import Algorithm, ConfigError, Message, Network, Plan, Problem, Schedule, check_needs
+from .messages import Dense
+from .schedules import Always, planned
+
+__all__ = ["Evaluate", "Experiment"]
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """When models are judged: every N rounds, or on a logarithmic grid; always at the start and at the end.
+
+    The grid is that of DSpodFL's code: half-decade steps of the leading digit, ..., 90, 95, 100, 150, ..., 1000, 1500, ...
+    """
+
+    every: int | None = None
+    grid: Literal["log"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.every is not None and self.every < 1:
+            raise ConfigError(f"evaluate.every must be at least 1 round, found {self.every}.")
+        if self.every is not None and self.grid is not None:
+            raise ConfigError("evaluate has both 'every' and 'grid'. Give one of them.")
+
+    def due(self, t: int, rounds: int) -> bool:
+        """Whether round t is one to judge models in."""
+        if t in (0, rounds):
+            return True
+        if self.grid == "log":
+            step: int = 10 ** (len(str(t)) - 1) // 2
+            return t % max(1, step) == 0
+        return t % (self.every or max(1, rounds // 100)) == 0
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """Everything that determines a run.
+
+    graph      who may talk to whom
+    problem    what is minimised
+    algorithm  the rule
+    schedule   who computes and which links fire; a preset such as DGD follows it in its own way
+    message    what a link carries
+    rounds     how many; `until_delay` ends a run earlier, once that delay (as run) is reached
+    seed       all randomness of the run
+    x0         the first models: one vector, or one per row; by default the problem's own start
+    resources  how able clients and links are, for the delays; by default the schedule as it was given
+    """
+
+    graph: Network
+    problem: Problem
+    algorithm: Algorithm
+    schedule: Schedule = field(default_factory=Always)
+    message: Message = field(default_factory=Dense)
+    rounds: int = 1000
+    seed: int = 0
+    x0: ArrayLike | Tensor | None = None
+    dtype: Literal["float32", "float64"] = "float32"
+    evaluate: Evaluate = field(default_factory=Evaluate)
+    resources: Schedule | None = None
+    until_delay: float | None = None
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 0:
+            raise ConfigError(f"rounds must not be negative, found {self.rounds}.")
+        if self.dtype not in ("float32", "float64"):
+            raise ConfigError(f"dtype must be 'float32' or 'float64', found '{self.dtype}'.")
+        if self.until_delay is not None and self.until_delay <= 0:
+            raise ConfigError(f"until_delay must be above 0, found {self.until_delay}.")
+        check_needs(self.algorithm, self.graph)
+        clients = getattr(self.problem, "clients", self.graph.rows)
+        if clients != self.graph.rows:
+            raise ConfigError(f"The problem has {clients} clients, graph '{self.graph.name}' {self.graph.rows}.")
+
+    @property
+    def name(self) -> str:
+        """What the run is called in tables and plots."""
+        return self.label or type(self.algorithm).__name__
+
+    @property
+    def active_schedule(self) -> Schedule:
+        """The schedule that really runs: as given, or as the algorithm's plan uses it."""
+        return planned(self.schedule, getattr(self.algorithm, "plan", Plan()))
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The type of the rows."""
+        return torch.float64 if self.dtype == "float64" else torch.float32
+
+    def start(self, rows: Sequence[int]) -> Tensor:
+        """The first models of these rows [len(rows), n], in float64."""
+        if self.x0 is None:
+            return self.problem.start(self.seed).repeat(len(rows), 1)
+        given = self.x0.detach().cpu().numpy() if isinstance(self.x0, Tensor) else np.asarray(self.x0)
+        x = torch.from_numpy(np.array(given, np.float64))
+        n = self.problem.n
+        if x.shape == (n,):
+            return x.repeat(len(rows), 1)
+        if x.shape == (self.graph.rows, n):
+            return x[torch.as_tensor(rows)]
+        raise ConfigError(f"x0 has shape {list(x.shape)}; give one vector [{n}], or one per row [{self.graph.rows}, {n}].")

@@ -1,0 +1,59 @@
+"""What is measured of a run: quality, agreement, cost. Measures only read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .engines import Snapshot
+
+__all__ = ["METRICS", "measure"]
+
+# Every column of a run's table, and what it means. Lists have one entry per client.
+METRICS: dict[str, str] = {
+    "round": "rounds done",
+    "mean_loss": "mean over clients of the loss of each client's own model on the evaluation set",
+    "mean_accuracy": "mean over clients of the accuracy of each client's own model on the evaluation set",
+    "average_loss": "loss of the averaged model on the evaluation set",
+    "average_accuracy": "accuracy of the averaged model on the evaluation set",
+    "consensus": "consensus error: (1/m) sum_i |x_i - mean x|^2",
+    "gradients": "gradients computed so far, all clients together",
+    "messages": "messages sent so far, all links together",
+    "bytes": "bytes sent so far, all links together",
+    "delay": "DSpodFL's delay as run: processing + transmission, not normalised",
+    "processing_delay": "its first part: sum over rounds of (1/m) sum_i v_i / d_i",
+    "transmission_delay": "its second part: sum over rounds of (1/m) sum_i (1/|N_i|) sum_j vhat_ij / b_ij",
+    "delay_normalised": "DSpodFL's delay as written: DGD costs exactly 2 per round",
+    "seconds": "wall time of the rounds so far, evaluation not counted",
+    "client_loss": "loss of each client's model",
+    "client_accuracy": "accuracy of each client's model",
+}
+
+
+@torch.no_grad()
+def measure(snapshot: Snapshot, seconds: float) -> dict[str, Any]:
+    """One row of the table, in the order of METRICS."""
+    x, ledger = snapshot.x, snapshot.net.ledger
+    middle = x.double().mean(dim=0)
+    spread = (x.double() - middle).square().sum(dim=1).mean().item()
+    each = snapshot.net.problem.evaluate(x)
+    whole = snapshot.net.problem.evaluate(middle[None].to(x.dtype))
+    return {
+        "round": snapshot.t,
+        "mean_loss": float(each.loss.mean()),
+        "mean_accuracy": None if each.accuracy is None else float(each.accuracy.mean()),
+        "average_loss": float(whole.loss[0]),
+        "average_accuracy": None if whole.accuracy is None else float(whole.accuracy[0]),
+        "consensus": spread,
+        "gradients": ledger.gradients,
+        "messages": ledger.messages,
+        "bytes": ledger.bytes,
+        "delay": ledger.delay(),
+        "processing_delay": ledger.processing_delay(),
+        "transmission_delay": ledger.transmission_delay(),
+        "delay_normalised": ledger.delay(normalised=True),
+        "seconds": seconds,
+        "client_loss": each.loss.tolist(),
+        "client_accuracy": None if each.accuracy is None else each.accuracy.tolist(),
+    }

@@ -1,0 +1,143 @@
+"""The contract every algorithm keeps, for yours as well as for ours: `check_algorithm(MyRule(lr=0.1))`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .core import Algorithm, Draws, Network, Schedule
+from .engines import Path, build_net, iterate
+from .engines.places import run_in_places
+from .experiment import Experiment
+from .graphs import random_digraph, small_world
+from .problems import Quadratic
+from .schedules import Bernoulli, Explicit
+
+__all__ = ["check_algorithm", "random_quadratic"]
+
+
+def random_quadratic(clients: int, n: int, seed: int = 0) -> Quadratic:
+    """Different, strongly convex quadratics, with eigenvalues from 0.5 to about 2.5."""
+    u = Draws(seed).once("testing/quadratic", np.arange(clients), lanes=n * n + n) - 0.5
+    factor = u[:, : n * n].reshape(clients, n, n)
+    A = 0.5 * np.eye(n) + factor @ factor.transpose(0, 2, 1) * (6 / n)
+    return Quadratic(A, 4 * u[:, n * n :])
+
+
+def check_algorithm(algorithm: Algorithm, graph: Network | None = None, rounds: int = 12, seed: int = 0) -> None:
+    """Put a rule through the contract; an AssertionError says which clause it breaks.
+
+    1. its state is a named tuple of row tensors, x first; 2. a step changes nothing in place; 3. nothing is random but the
+    draws, and nothing is remembered outside the state; 4. rows meet only in `net.mix`; 5. one process or many, the same
+    bits and the same account; 6. link by link or as a matrix, the same numbers.
+
+    `graph` is the network to try it on; by default a small one of the kind the rule needs.
+
+    >>> from peerloom.algorithms import DSpodFL
+    >>> check_algorithm(DSpodFL(lr=0.1))
+    """
+    if graph is None:
+        graph = small_world(7, degree=4, rewire=0.3) if algorithm.needs.symmetric else random_digraph(7, p=0.4)
+    exp = _experiment(algorithm, graph, Bernoulli(nodes=0.6, links=0.5), rounds, seed)
+    _check_state(exp)
+    _check_purity(exp)
+    _check_memory(exp)
+    _check_rows_apart(_experiment(algorithm, graph, _silence(graph.rows, rounds), rounds, seed))
+    _check_places(exp)
+    _check_paths(exp)
+
+
+def _check_state(exp: Experiment) -> None:
+    for snapshot in iterate(exp):
+        state = snapshot.state
+        fields = getattr(state, "_fields", None)
+        assert fields, f"the state must be a named tuple, but it is {type(state).__name__}"
+        assert fields[0] == "x", f"the first field of the state must be x, the model, but it is {fields[0]}"
+        for name, value in zip(fields, state, strict=True):
+            shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            assert isinstance(value, Tensor) and len(value) == exp.graph.rows, (  # noqa: PT018
+                f"state.{name} must be a tensor with one row per client, but it is {shape}"
+            )
+            assert value.dtype == exp.torch_dtype, f"state.{name} must stay {exp.dtype}, but it is {value.dtype}"
+        assert state.x.shape == (exp.graph.rows, exp.problem.n), f"state.x has shape {tuple(state.x.shape)}"
+
+
+@torch.no_grad()
+def _check_purity(exp: Experiment) -> None:
+    net = build_net(exp)
+    x = exp.start(range(exp.graph.rows))
+    kept = x.clone()
+    state = exp.algorithm.init(x, net)
+    assert torch.equal(x, kept), "init changed its argument in place; return new tensors"
+    for net.t in range(1, exp.rounds + 1):
+        before = [value.clone() for value in state]
+        after = exp.algorithm.step(state, net)
+        for name, value, old in zip(state._fields, state, before, strict=True):
+            assert torch.equal(value, old), f"round {net.t}: step changed state.{name} in place; return new tensors"
+        state = after
+
+
+def _check_memory(exp: Experiment) -> None:
+    """A restart in the middle must give the same bits: all memory is in the state, all chance in the draws."""
+    before = torch.get_rng_state()
+    whole = [snapshot.state for snapshot in iterate(exp)]
+    assert torch.equal(before, torch.get_rng_state()), "the rule draws from torch's own generator; use net.draw"
+    middle = exp.rounds // 2
+    net = build_net(exp)
+    state: Any = whole[middle]
+    with torch.no_grad():
+        for net.t in range(middle + 1, exp.rounds + 1):
+            state = exp.algorithm.step(state, net)
+    for name, value, expected in zip(state._fields, state, whole[-1], strict=True):
+        assert torch.equal(value, expected), (
+            f"a run continued from round {middle} ends with another state.{name}; keep all memory in the state"
+        )
+
+
+def _check_rows_apart(exp: Experiment) -> None:
+    """Where no link ever fires, a row must not feel the others."""
+    start = exp.start(range(exp.graph.rows)) + torch.arange(exp.graph.rows)[:, None]
+    moved = start.clone()
+    moved[0] += 10
+    first, second = (_last(replace(exp, x0=x)) for x in (start, moved))
+    assert torch.equal(first[1:], second[1:]), (
+        "no link fired, yet a change of row 0 reached other rows; rows may meet in net.mix only"
+    )
+
+
+def _check_places(exp: Experiment) -> None:
+    rows = exp.graph.rows
+    expected = torch.stack([snapshot.x for snapshot in iterate(exp, path="links")])
+    ledger = list(iterate(exp, path="links"))[-1].ledger
+    for places in ([[i] for i in range(rows)], [list(range(0, rows, 2)), list(range(1, rows, 2))]):
+        found = run_in_places(exp, places)
+        for t in range(exp.rounds + 1):
+            assert torch.equal(found.path[t], expected[t]), (
+                f"round {t}: rows in {len(places)} places give other bits than rows in one"
+            )
+        for name, values in ledger.arrays().items():
+            assert np.array_equal(found.ledger.arrays()[name], values), f"{len(places)} places have another ledger: {name}"
+
+
+def _check_paths(exp: Experiment) -> None:
+    by_matrix, by_links = _last(exp, "matrix"), _last(exp, "links")
+    worst = float((by_matrix - by_links).abs().max() / by_links.abs().max().clamp_min(1))
+    assert worst <= 1e-10, f"the matrix path and the link path differ by {worst:.1e}"
+
+
+def _experiment(algorithm: Algorithm, graph: Network, schedule: Schedule, rounds: int, seed: int) -> Experiment:
+    problem = random_quadratic(graph.rows, 5, seed)
+    return Experiment(graph, problem, algorithm, schedule, rounds=rounds, seed=seed, dtype="float64")
+
+
+def _silence(rows: int, rounds: int) -> Explicit:
+    return Explicit(nodes=np.ones((rounds + 1, rows), bool), links=np.zeros((rounds + 1, rows, rows), bool))
+
+
+def _last(exp: Experiment, path: Path = "auto") -> Tensor:
+    *_, last = iterate(exp, path=path)
+    return last.x
