@@ -1,0 +1,37 @@
+# Two commands do everything: `make run` and `make test`. Both install into .venv first, once.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: run test format clean
+
+run: .venv/.installed
+	$(BIN)/peerloom run
+
+test: .venv/.installed-for-tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+format: .venv/.installed-for-tests
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf .venv build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Peerloom needs Python 3.11 or newer: make PYTHON=python3.12 run")'
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing into .venv (once; torch is large) ..."
+	$(PIP) --editable .
+	touch $@
+
+.venv/.installed-for-tests: .venv/.installed
+	@echo "Installing what the tests need ..."
+	$(PIP) --editable '.[test]'
+	touch $@

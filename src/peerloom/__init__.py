@@ -1,0 +1,61 @@
+"""Decentralized federated learning: many peers, private data, one model, no server."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from . import algorithms, graphs, messages, problems, schedules, testing
+    from .core import rates
+    from .engines import iterate
+    from .experiment import Evaluate, Experiment
+    from .runs import simulate
+    from .schedules import laws
+
+# Nothing is imported before it is used: torch takes a second to load, and `peerloom --help` should not wait for it.
+_ROOMS = {
+    "algorithms": "peerloom.algorithms",
+    "graphs": "peerloom.graphs",
+    "laws": "peerloom.schedules.laws",
+    "messages": "peerloom.messages",
+    "problems": "peerloom.problems",
+    "rates": "peerloom.core.rates",
+    "schedules": "peerloom.schedules",
+    "testing": "peerloom.testing",
+}
+_NAMES = {
+    "Evaluate": "peerloom.experiment",
+    "Experiment": "peerloom.experiment",
+    "iterate": "peerloom.engines",
+    "simulate": "peerloom.runs",
+}
+
+__all__ = [
+    "Evaluate",
+    "Experiment",
+    "algorithms",
+    "graphs",
+    "iterate",
+    "laws",
+    "messages",
+    "problems",
+    "rates",
+    "schedules",
+    "simulate",
+    "testing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(_ROOMS[name])
+    if name in _NAMES:
+        return getattr(import_module(_NAMES[name]), name)
+    raise AttributeError(f"module 'peerloom' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,160 @@
+"""`peerloom`: the commands, their help, and how errors become exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from .. import __version__
+
+__all__ = ["main"]
+
+app = typer.Typer(
+    help="Decentralized federated learning: many peers, private data, one model, no server.",
+    epilog="Exit codes: 0 done, 2 wrong usage or configuration, 3 diverged, 4 data missing, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+out = Console()
+err = Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+
+class Kind(StrEnum):
+    """What can be listed."""
+
+    algorithms = "algorithms"
+    graphs = "graphs"
+    schedules = "schedules"
+    laws = "laws"
+    messages = "messages"
+    problems = "problems"
+    models = "models"
+    data = "data"
+    partitions = "partitions"
+    regularisers = "regularisers"
+    rates = "rates"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"peerloom {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    file: Annotated[
+        Path | None, typer.Argument(help="An experiment file (TOML). Without one, the built-in example.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.B=VALUE", help="Change a value of the file; may be repeated."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Run with this seed only, in place of the file's.")] = None,
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Where to keep the runs. By default a new folder below runs/."),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Go on with the interrupted runs of this folder.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where to compute: cpu, or cuda where there is a GPU.")] = "cpu",
+    as_json: Json = False,
+) -> None:
+    """Run an experiment or a comparison, keep it, and write its report."""
+    from .run import run_command
+
+    run_command(file, set_ or [], seed, out_dir, resume, device, as_json)
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[Kind | None, typer.Argument(help="What to list. Without it, how many there are of each.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List what an experiment file may name, with arguments and defaults."""
+    from .listing import list_command
+
+    list_command(None if kind is None else kind.value, as_json)
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs or of comparisons.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="The page to write.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write one self-contained HTML page about runs."""
+    from .run import report_command
+
+    report_command(runs, output, as_json)
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Say what is installed, what was found and what is missing."""
+    from .doctor import doctor_command
+
+    doctor_command(as_json)
+
+
+@app.command()
+def bench(
+    case: Annotated[list[str] | None, typer.Option(help="Only this case; may be repeated. By default all.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the simulator on this machine, as ratios to plain loops and to the machine's own bound."""
+    from .. import bench as benchmark
+
+    with err.status("measuring") as status:
+        document = benchmark.run(case, progress=lambda text: status.update(text))
+    show(document, benchmark.render(document), as_json)
+
+
+def show(document: Any, text: Any, as_json: bool) -> None:
+    """The answer of a command: for machines, or for people."""
+    if as_json:
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    else:
+        out.print(text)
+
+
+def main() -> None:
+    """Run a command; errors raised on purpose become one message and their exit code."""
+    from ..errors import PeerloomError
+
+    try:
+        app()
+    except PeerloomError as error:
+        err.print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        err.print("interrupted", highlight=False)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

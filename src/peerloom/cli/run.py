@@ -1,0 +1,154 @@
+"""`peerloom run` and `peerloom report`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from importlib.resources import as_file, files
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import tomli_w
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..config import Comparison, comparison_from, override, read_file
+from ..core import ConfigError, DivergedError, PeerloomError
+from ..reports import render, summary, write_report
+from ..runs import RunFolder, comparison_at, find_runs, folder_name, simulate
+from .app import err, show
+
+__all__ = ["report_command", "run_command"]
+
+EXAMPLE = "dspodfl.toml"
+
+
+def run_command(
+    file: Path | None,
+    settings: list[str],
+    seed: int | None,
+    out_dir: Path | None,
+    resume: Path | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Carry out every experiment of a file, then tell what came of it."""
+    if resume is not None:
+        if file or settings or seed is not None or out_dir:
+            raise ConfigError("--resume goes on with a folder as it is: give no file, --set, --seed or --out with it.")
+        comparison, out = comparison_at(resume), resume
+    else:
+        comparison, out = _prepare(file, settings, seed, out_dir)
+    folders = _folders(comparison, out)
+    failures: list[PeerloomError] = []
+    with _Stop() as stop, _progress(comparison) as advance:
+        for exp, folder in zip(comparison.experiments, folders, strict=True):
+            if resume is not None and _status(folder) == "done":
+                advance(exp.name, exp.seed, exp.rounds)
+                continue
+            try:
+                on_round = partial(advance, exp.name, exp.seed)
+                simulate(exp, device=device, out=folder, resume=resume is not None, on_round=on_round, stop=stop)
+            except DivergedError as error:  # the others go on; the exit code says it at the end
+                failures.append(error)
+                err.print(f"{exp.name}, seed {exp.seed}: {error}", highlight=False, markup=False)
+            if stop.asked:
+                break
+    if stop.asked:
+        err.print(f"Interrupted. Nothing done so far is lost; go on with: peerloom run --resume {out}", highlight=False)
+        sys.exit(130)
+    _tell(folders, out / "report.html", comparison.title, as_json)
+    if failures:
+        sys.exit(failures[0].exit_code)
+
+
+def report_command(paths: list[Path], output: Path | None, as_json: bool) -> None:
+    """One page about the runs at these paths."""
+    folders = [folder.path for path in paths for folder in find_runs(path)]
+    page = output or (paths[0] if len(paths) == 1 else Path()) / "report.html"
+    top = paths[0] / "experiment.toml"
+    title = str(read_file(top).get("title", paths[0].name)) if len(paths) == 1 and top.exists() else "Peerloom runs"
+    _tell(folders, page, title, as_json)
+
+
+def _prepare(file: Path | None, settings: list[str], seed: int | None, out_dir: Path | None) -> tuple[Comparison, Path]:
+    with as_file(files("peerloom") / "examples" / EXAMPLE) as example:
+        table = override(read_file(file or example), settings)
+    if seed is not None:
+        table.pop("seeds", None)
+        table["seed"] = seed
+    name = file.stem if file else "example"
+    comparison = comparison_from(table, name)
+    out = out_dir or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} exists and is not empty. Give another --out, or go on with it by --resume {out}.")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "experiment.toml").write_text(tomli_w.dumps(table), encoding="utf-8")
+    return comparison, out
+
+
+def _folders(comparison: Comparison, out: Path) -> list[Path]:
+    if (out / "run.json").exists():  # a single run's own folder, given to --resume
+        return [out]
+    return [out / folder_name(exp) for exp in comparison.experiments]
+
+
+def _status(folder: Path) -> str:
+    return str(RunFolder(folder).info()["status"]) if (folder / "run.json").exists() else "missing"
+
+
+def _tell(folders: list[Path], page: Path, title: str, as_json: bool) -> None:
+    runs = [RunFolder(folder).read() for folder in folders if (folder / "run.json").exists()]
+    found = summary(runs)
+    write_report(runs, page, title)
+    document: dict[str, Any] = {"title": title, "report": str(page), "runs": [str(run.path) for run in runs]}
+    show(document | found.to_dict(), render(found), as_json)
+    if not as_json:
+        err.print(f"Report: {page}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _progress(comparison: Comparison) -> Iterator[Any]:
+    """A bar for the runs and one for the rounds; nothing at all where nobody watches."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
+        runs = bars.add_task("runs", total=len(comparison.experiments))
+        rounds = bars.add_task("rounds")
+        position = {(exp.name, exp.seed): k for k, exp in enumerate(comparison.experiments)}
+        length = {(exp.name, exp.seed): exp.rounds for exp in comparison.experiments}
+
+        def advance(name: str, seed: int, t: int) -> None:
+            if t % 20 == 0 or t == length[name, seed]:
+                bars.update(runs, completed=position[name, seed])
+                bars.update(rounds, completed=t, total=length[name, seed], description=f"{name}, seed {seed}")
+
+        yield advance
+
+
+class _Stop:
+    """Ctrl-C and a polite kill ask for a stop after the round; a second one does not wait."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Stop:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True

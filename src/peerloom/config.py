@@ -1,0 +1,210 @@
+"""Experiment files: TOML to experiments and back. One file drives every command."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from .core import ConfigError, nearest
+from .experiment import Evaluate, Experiment
+from .registry import build, describe
+
+__all__ = ["Comparison", "comparison_from", "experiment_to_toml", "override", "read_file"]
+
+Table = dict[str, Any]
+
+# Every key of a file, and what it is for.
+KEYS: dict[str, str] = {
+    "title": "what the comparison is called",
+    "rounds": "rounds of every run",
+    "until_delay": "end a run once this delay (as run) is reached",
+    "seed": "one seed",
+    "seeds": "several seeds: each algorithm runs once with each",
+    "dtype": "float32 or float64",
+    "x0": "the first model, a list of numbers; by default the problem's own",
+    "graph": "who may talk to whom",
+    "schedule": "who computes and which links fire",
+    "resources": "how able clients and links are; by default the schedule",
+    "message": "what a link carries",
+    "problem": "what is minimised",
+    "evaluate": "when models are judged: every = N, or grid = 'log'",
+    "algorithm": "one algorithm",
+    "algorithms": "several, to compare; each may have a label, a schedule and a message of its own",
+}
+_OWN = ("label", "schedule", "message", "rounds")  # what an algorithm's table may hold beside its arguments
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several experiments that share graph, data and resources, seed by seed."""
+
+    title: str
+    experiments: tuple[Experiment, ...]
+
+
+def read_file(path: Path) -> Table:
+    """The table of a TOML file, or an error that says where it is wrong."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"There is no file {path}. Give the path of an experiment file, or none for the example."
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from error
+
+
+def override(table: Table, settings: Iterable[str]) -> Table:
+    """The table with `a.b=value` put in, as `--set` does. Values are read as TOML, and as text where they are none.
+
+    >>> override({"graph": {"radius": 0.4}}, ["graph.radius=0.6"])
+    {'graph': {'radius': 0.6}}
+    """
+    table = _copy(table)
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals or not path:
+            raise ConfigError(f"--set {setting}: write a.b=value, such as graph.radius=0.6 or algorithms.DGD.lr=0.1.")
+        *parents, last = path.split(".")
+        at: Any = table
+        for depth, key in enumerate(parents):
+            at = _enter(at, key, ".".join(parents[: depth + 1]))
+        if isinstance(at, str):
+            raise ConfigError(f"--set {setting}: '{'.'.join(parents)}' is a name, not a table. Give it as a table first.")
+        at[last] = _value(text)
+    return table
+
+
+def comparison_from(table: Table, name: str = "experiment") -> Comparison:
+    """All experiments of a file: every algorithm with every seed."""
+    for key in table:
+        if key not in KEYS:
+            raise ConfigError(f"{key}: a file has no such key. {nearest(key, KEYS)}")
+    for key in ("graph", "problem"):
+        if key not in table:
+            raise ConfigError(f"The file has no [{key}], which says {KEYS[key]}. Add one.")
+    rules = _rules(table)
+    seeds = _seeds(table)
+    problem = build("problems", table["problem"], "problem")
+    experiments = []
+    for seed in seeds:
+        graph = build("graphs", table["graph"], "graph", seed=seed)
+        for where, rule in rules:
+            own = {key: rule[key] for key in _OWN if key in rule}
+            arguments = {key: value for key, value in rule.items() if key not in _OWN}
+            shared = build("schedules", table.get("schedule", "Always"), "schedule")
+            given = "resources" in table
+            schedule = build("schedules", own["schedule"], f"{where}.schedule") if "schedule" in own else shared
+            experiments.append(
+                Experiment(
+                    graph=graph,
+                    problem=problem,
+                    algorithm=build("algorithms", arguments, where),
+                    schedule=schedule,
+                    message=build("messages", own.get("message", table.get("message", "Dense")), "message"),
+                    rounds=_number(own.get("rounds", table.get("rounds", 1000)), "rounds", int),
+                    seed=seed,
+                    x0=table.get("x0"),
+                    dtype=table.get("dtype", "float32"),
+                    evaluate=_evaluate(table.get("evaluate", {})),
+                    resources=build("schedules", table["resources"], "resources") if given else shared,
+                    until_delay=_number(table["until_delay"], "until_delay", float) if "until_delay" in table else None,
+                    label=str(own.get("label", "")),
+                )
+            )
+    if len({(exp.name, exp.seed) for exp in experiments}) < len(experiments):
+        raise ConfigError('Two of the algorithms have the same name. Give each a label of its own: label = "...".')
+    return Comparison(str(table.get("title", name)), tuple(experiments))
+
+
+def experiment_to_table(exp: Experiment) -> Table:
+    """One experiment as a file would say it; `comparison_from` makes it again."""
+    table: Table = {"rounds": exp.rounds, "seed": exp.seed, "dtype": exp.dtype}
+    if exp.until_delay is not None:
+        table["until_delay"] = exp.until_delay
+    if exp.x0 is not None:
+        table["x0"] = describe(exp.x0)
+    table["graph"] = describe(exp.graph)
+    table["problem"] = describe(exp.problem)
+    table["schedule"] = describe(exp.schedule)
+    if exp.resources is not None:
+        table["resources"] = describe(exp.resources)
+    table["message"] = describe(exp.message)
+    judged = {"every": exp.evaluate.every, "grid": exp.evaluate.grid}
+    table["evaluate"] = {key: value for key, value in judged.items() if value is not None}
+    table["algorithm"] = describe(exp.algorithm) | ({"label": exp.label} if exp.label else {})
+    return table
+
+
+def experiment_to_toml(exp: Experiment) -> str:
+    """One experiment as TOML text."""
+    return tomli_w.dumps(experiment_to_table(exp))
+
+
+def _rules(table: Table) -> list[tuple[str, Table]]:
+    if ("algorithm" in table) == ("algorithms" in table):
+        raise ConfigError("A file has either [algorithm] or several [[algorithms]]. Give one of the two.")
+    given = [table["algorithm"]] if "algorithm" in table else table["algorithms"]
+    if not isinstance(given, list) or not given:
+        raise ConfigError("algorithms: give a list of tables, [[algorithms]], with one algorithm at least.")
+    rules = [{"name": rule} if isinstance(rule, str) else rule for rule in given]
+    single = "algorithm" in table
+    return [("algorithm" if single else f"algorithms.{rule.get('name', k)}", rule) for k, rule in enumerate(rules)]
+
+
+def _seeds(table: Table) -> list[int]:
+    if "seed" in table and "seeds" in table:
+        raise ConfigError("A file has either seed or seeds, not both.")
+    seeds = table.get("seeds", [table.get("seed", 0)])
+    if not isinstance(seeds, list) or not seeds or len(set(map(repr, seeds))) < len(seeds):
+        raise ConfigError(f"seeds: give a list of different whole numbers, found {seeds!r}.")
+    return [_number(seed, "seed", int) for seed in seeds]
+
+
+def _evaluate(given: object) -> Evaluate:
+    if not isinstance(given, dict) or set(given) - {"every", "grid"}:
+        raise ConfigError(f'evaluate: give every = N or grid = "log", found {given!r}.')
+    if given.get("grid") not in (None, "log"):
+        raise ConfigError(f"evaluate.grid: {given['grid']!r} is not allowed. It must be 'log'.")
+    every = None if "every" not in given else _number(given["every"], "evaluate.every", int)
+    return Evaluate(every, given.get("grid"))
+
+
+def _number(value: object, where: str, kind: type) -> Any:
+    allowed = (int,) if kind is int else (int, float)
+    if isinstance(value, bool) or not isinstance(value, allowed):
+        raise ConfigError(f"{where}: {value!r} is not allowed. It must be a {'whole ' if kind is int else ''}number.")
+    return kind(value)
+
+
+def _enter(at: Any, key: str, path: str) -> Any:
+    """One level down, into a table, or into a list by number or by an entry's name."""
+    if isinstance(at, list):
+        for k, entry in enumerate(at):
+            if key == str(k) or (isinstance(entry, dict) and key in (entry.get("name"), entry.get("label"))):
+                return entry
+        names = [str(entry.get("label", entry.get("name"))) for entry in at if isinstance(entry, dict)]
+        raise ConfigError(f"--set {path}: there is no entry '{key}'. {nearest(key, names)}")
+    if isinstance(at.get(key), str):
+        at[key] = {"name": at[key]}
+    return at.setdefault(key, {})
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(entry) for key, entry in value.items()}
+    return [_copy(entry) for entry in value] if isinstance(value, list) else value

@@ -1,0 +1,123 @@
+"""Run an experiment: iterate, measure when it is time to, keep what is found, and go on where a run stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from ..core import DivergedError, Ledger
+from ..engines import Checkpoint, build_net, iterate
+from ..engines import Path as MixPath
+from ..experiment import Experiment
+from ..measures import measure
+from .store import RunFolder
+
+__all__ = ["Result", "simulate"]
+
+SAVE_EVERY = 5.0  # seconds between checkpoints: what a killed run loses at the most
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gave."""
+
+    experiment: Experiment
+    state: Any  # the algorithm's last state, a named tuple of row tensors
+    metrics: pl.DataFrame  # one row per evaluation; `peerloom.measures.METRICS` says what each column means
+    ledger: Ledger  # what it cost
+    rounds: int  # rounds done
+    finished: bool  # False if it was asked to stop before its end
+
+    @property
+    def x(self) -> Tensor:
+        """The models [m, n]."""
+        return self.state.x  # type: ignore[no-any-return]
+
+
+def simulate(
+    exp: Experiment,
+    *,
+    device: str = "cpu",
+    path: MixPath = "auto",
+    out: Path | str | None = None,
+    resume: bool = False,
+    on_round: Callable[[int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Result:
+    """Run an experiment in this process.
+
+    `out` is a folder to keep the run in; with `resume` it goes on from what that folder holds, to the same bits as a run
+    that was never stopped. `on_round` is told of every round; `stop` is asked after each whether to stop there.
+    """
+    folder = _folder(exp, out, resume)
+    start = folder.checkpoint(exp, _state_type(exp, device), device) if folder and resume else None
+    rows = [row for row in folder.rows() if row["round"] <= start.t] if folder and start else []
+    clock = _Clock(rows[-1]["seconds"] if rows else 0.0)
+    saved = time.monotonic()
+    finished = True
+    steps = iterate(exp, device=device, path=path, resume=start)
+    try:
+        for snapshot in steps:
+            last_round = snapshot.t == exp.rounds
+            ends = last_round or (exp.until_delay is not None and snapshot.net.ledger.delay() >= exp.until_delay)
+            known = bool(rows) and rows[-1]["round"] == snapshot.t
+            if (ends or exp.evaluate.due(snapshot.t, exp.rounds)) and not known:
+                rows.append(measure(snapshot, clock.pause()))
+                clock.go_on()
+            if on_round is not None:
+                on_round(snapshot.t)
+            finished = ends or not (stop is not None and stop())
+            if folder and not ends and (not finished or time.monotonic() - saved > SAVE_EVERY):
+                folder.save(Checkpoint(snapshot.t, snapshot.state, snapshot.ledger), rows)
+                saved = time.monotonic()
+            if not finished:
+                break
+    except DivergedError as error:
+        if folder:
+            folder.save_metrics([row for row in rows if row["round"] < error.round])
+            folder.mark("diverged", message=str(error), round=error.round, row=error.row)
+        raise
+    if folder:
+        folder.save(Checkpoint(snapshot.t, snapshot.state, snapshot.ledger), rows)
+        folder.mark("done" if finished else "interrupted", rounds=snapshot.t)
+    table = pl.DataFrame(rows, infer_schema_length=None)
+    return Result(exp, snapshot.state, table, snapshot.ledger, snapshot.t, finished)
+
+
+class _Clock:
+    """Seconds spent on rounds; evaluation does not count."""
+
+    def __init__(self, before: float) -> None:
+        self._total, self._since = before, time.perf_counter()
+
+    def pause(self) -> float:
+        self._total += time.perf_counter() - self._since
+        return self._total
+
+    def go_on(self) -> None:
+        self._since = time.perf_counter()
+
+
+def _folder(exp: Experiment, out: Path | str | None, resume: bool) -> RunFolder | None:
+    if out is None:
+        return None
+    folder = RunFolder(Path(out))
+    if resume and (folder.path / "run.json").exists():
+        folder.mark("running")
+        return folder
+    return RunFolder.create(folder.path, exp)
+
+
+def _state_type(exp: Experiment, device: str) -> type[Any]:
+    """The named tuple an algorithm keeps, found by its `init` on the first models."""
+    with torch.no_grad():
+        net = build_net(exp, device=device)
+        x = exp.start(net.place.rows.tolist()).to(net.place.device, net.place.dtype)
+        return type(exp.algorithm.init(x, net))

@@ -1,0 +1,195 @@
+"""One folder per run: what was run, what came of it, and enough to run it again or to go on.
+
+    config.toml      the experiment, complete; `peerloom run config.toml` repeats it
+    run.json         status, seed, label, versions, times
+    network.json     the graph as drawn: positions, links, weights and probabilities
+    metrics.parquet  one row per evaluation
+    state.npz        the state and the ledger after the last round that was saved
+
+Every file is replaced as a whole, so a run that is killed leaves a folder that can be read. Metrics are written before the
+state: what the state has seen, the metrics have too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import polars as pl
+import torch
+
+from .. import __version__
+from ..config import Comparison, comparison_from, experiment_to_toml, read_file
+from ..core import DataError, Draws, Ledger
+from ..engines import Checkpoint
+from ..experiment import Experiment
+
+__all__ = ["Run", "RunFolder", "find_runs"]
+
+_SCHEMA: dict[str, Any] = {"client_loss": pl.List(pl.Float64), "client_accuracy": pl.List(pl.Float64)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as it lies on disk, for reports."""
+
+    path: Path
+    info: dict[str, Any]
+    config: dict[str, Any]
+    network: dict[str, Any]
+    metrics: pl.DataFrame
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, exp: Experiment) -> RunFolder:
+        """A new folder that says what will be run."""
+        path.mkdir(parents=True, exist_ok=True)
+        folder = cls(path)
+        folder._text("config.toml", experiment_to_toml(exp))
+        folder._text("network.json", json.dumps(_network(exp)))
+        folder.mark("running", label=exp.name, seed=exp.seed, algorithm=type(exp.algorithm).__name__, versions=_versions())
+        return folder
+
+    def mark(self, status: str, **facts: Any) -> None:
+        """Note how the run stands: running, interrupted, diverged or done."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        known = self.info() if (self.path / "run.json").exists() else {"started": now}
+        self._text("run.json", json.dumps(known | facts | {"status": status, "updated": now}, indent=1))
+
+    def info(self) -> dict[str, Any]:
+        """What run.json says."""
+        return self._json("run.json")
+
+    def save(self, checkpoint: Checkpoint, rows: list[dict[str, Any]]) -> None:
+        """Metrics first, then the state they belong to."""
+        self.save_metrics(rows)
+        arrays = {f"state/{name}": value.cpu().numpy() for name, value in checkpoint.state._asdict().items()}
+        arrays |= {f"ledger/{name}": value for name, value in checkpoint.ledger.arrays().items()}
+        self._replace("state.npz", lambda file: np.savez(file, t=checkpoint.t, **arrays))
+
+    def save_metrics(self, rows: list[dict[str, Any]]) -> None:
+        """The evaluations so far."""
+        table = pl.DataFrame(rows, schema_overrides=_SCHEMA if rows else None, infer_schema_length=None)
+        self._replace("metrics.parquet", table.write_parquet)
+
+    def experiment(self) -> Experiment:
+        """The experiment, made again from config.toml."""
+        return comparison_from(read_file(self.path / "config.toml")).experiments[0]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The evaluations so far."""
+        return pl.read_parquet(self.path / "metrics.parquet").to_dicts() if (self.path / "metrics.parquet").exists() else []
+
+    def checkpoint(self, exp: Experiment, state_type: type[Any], device: str) -> Checkpoint | None:
+        """Where the run can go on, if it was saved at all."""
+        if not (self.path / "state.npz").exists():
+            return None
+        ledger = Ledger(exp.graph)
+        try:
+            with np.load(self.path / "state.npz", allow_pickle=False) as file:
+                state = state_type(*(torch.from_numpy(file[f"state/{name}"]).to(device) for name in state_type._fields))
+                for name, values in ledger.arrays().items():
+                    values[...] = file[f"ledger/{name}"]
+                return Checkpoint(int(file["t"]), state, ledger)
+        except (OSError, ValueError, KeyError) as error:
+            raise DataError(
+                f"{self.path / 'state.npz'} cannot be read ({error}). Delete the folder and run again."
+            ) from error
+
+    def read(self) -> Run:
+        """The whole folder."""
+        metrics = self.path / "metrics.parquet"
+        table = pl.read_parquet(metrics) if metrics.exists() else pl.DataFrame()
+        config = read_file(self.path / "config.toml")
+        return Run(self.path, self.info(), config, self._json("network.json"), table)
+
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.path / name} cannot be read ({error}). Is {self.path} the folder of a run?") from error
+        return found
+
+    def _text(self, name: str, text: str) -> None:
+        self._replace(name, lambda file: file.write(text.encode()))
+
+    def _replace(self, name: str, write: Callable[[IO[bytes]], Any]) -> None:
+        draft = self.path / f".{name}.draft"
+        with draft.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.path / name)
+
+
+def find_runs(path: Path) -> list[RunFolder]:
+    """The run folders at or directly below a path."""
+    places = [path, *sorted(entry for entry in path.iterdir() if entry.is_dir())] if path.is_dir() else []
+    found = [RunFolder(place) for place in places if (place / "run.json").exists()]
+    if not found:
+        raise DataError(f"{path} holds no run. Give a folder that `peerloom run` made, or one of the folders in it.")
+    return found
+
+
+def folder_name(exp: Experiment) -> str:
+    """The name of a run's folder within its comparison."""
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in exp.name)
+    return f"{safe}-seed{exp.seed}"
+
+
+def comparison_at(path: Path) -> Comparison:
+    """The comparison a folder holds: its experiment.toml, or the runs that lie in it."""
+    if (path / "experiment.toml").exists():
+        return comparison_from(read_file(path / "experiment.toml"), path.name)
+    return Comparison(path.name, tuple(folder.experiment() for folder in find_runs(path)))
+
+
+def _network(exp: Experiment) -> dict[str, Any]:
+    """The graph with the probabilities of the first round, as a report draws it."""
+    resources = (exp.resources or exp.schedule).bind(exp.graph, Draws(exp.seed))
+    where = exp.graph.positions
+    clipped = resources.clipped() if hasattr(resources, "clipped") else (0, 0)
+    return {
+        "name": exp.graph.name,
+        "rows": exp.graph.rows,
+        "directed": exp.graph.directed,
+        "positions": None if where is None else where.tolist(),
+        "node_probability": resources.node_probability(0).tolist(),
+        "clipped": {"nodes": clipped[0], "links": clipped[1]},
+        "layers": {
+            name: {
+                "source": links.src.tolist(),
+                "target": links.dst.tolist(),
+                "weight": links.a.tolist(),
+                "probability": resources.link_probability(0, name).tolist(),
+            }
+            for name, links in exp.graph.layers.items()
+        },
+    }
+
+
+def _versions() -> dict[str, Any]:
+    def of(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "not installed as a package"
+
+    packages = ("networkx", "numpy", "polars", "scikit-learn", "scipy", "torch")
+    found: dict[str, Any] = {"peerloom": __version__, "python": sys.version.split()[0], "platform": platform.platform()}
+    return found | {name: of(name) for name in packages} | {"threads": torch.get_num_threads()}
