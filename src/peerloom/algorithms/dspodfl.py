@@ -37,7 +37,8 @@ class DSpodFL:
     first round draws like any other (erratum E-D4). With d_i the probability that v_i = 1, its stationary points solve
     sum_i d_i grad F_i = 0: a client that computes seldom counts less. That is the paper's (1 - d_min) term, not a fault.
 
-    Reference: DSpodFL, "Decentralized Sporadic Federated Learning", eqs. (3)-(5).
+    Reference: Zehtabi et al., "Decentralized Sporadic Federated Learning: A Unified Algorithmic Framework with Convergence
+    Guarantees" (DSpodFL), eqs. (2)-(4).
 
     >>> import peerloom as pl
     >>> problem = pl.problems.Quadratic(A=[[[1.0]], [[1.0]]], b=[[0.0], [2.0]])
@@ -70,7 +71,7 @@ class DGD:
         x_i <- sum_j r_ij x_j - alpha g_i(x_i)
 
     On sporadic resources it waits for the slowest: its delay per round is that of all clients and links together.
-    Reference: Nedic and Ozdaglar 2009; Lian et al. 2017; DSpodFL, table 1 with d_i = b_ij = 1.
+    Reference: Nedic and Ozdaglar 2009; Lian et al. 2017; DSpodFL, eq. (2) with d_i = b_ij = 1.
     """
 
     lr: float | Rate
@@ -90,7 +91,7 @@ class RandomizedGossip:
         x_i <- x_i + sum_j r_ij (x_j - x_i) vhat_ij - alpha g_i(x_i)
 
     Not the classical one, in which one random pair averages in each step.
-    Reference: DSpodFL, table 1 with d_i = 1.
+    Reference: DSpodFL, eq. (2) with d_i = 1.
     """
 
     lr: float | Rate
@@ -109,7 +110,7 @@ class SporadicSGD:
 
         x_i <- sum_j r_ij x_j - alpha g_i(x_i) v_i
 
-    Reference: DSpodFL, table 1 with b_ij = 1.
+    Reference: DSpodFL, eq. (2) with b_ij = 1.
     """
 
     lr: float | Rate

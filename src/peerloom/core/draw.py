@@ -54,7 +54,7 @@ def uniform(seed: int, stream: str, rounds: Ids | int, ids: Ids, lanes: int = 1)
     """Uniforms in [0, 1) with 53 random bits, of shape [ids, lanes] for one round, [rounds, ids, lanes] for several.
 
     >>> uniform(seed=1, stream="demo", rounds=0, ids=np.array([7, 8])).round(4).tolist()
-    [[0.4936], [0.9371]]
+    [[0.0526], [0.6278]]
     """
     t = np.atleast_1d(np.asarray(rounds, np.uint64))[:, None, None]
     i = np.asarray(ids, np.int64).astype(np.uint64)[None, :, None]
@@ -87,10 +87,11 @@ class Draws:
     def __call__(self, stream: str, t: int, ids: Ids, lanes: int = 1) -> Floats:
         """Uniforms in [0, 1) of shape [ids, lanes], for round t."""
         first, known, block = self._ahead.get((stream, lanes), (0, ids, _NOTHING))
-        if not 0 <= t - first < len(block) or not (known is ids or np.array_equal(known, ids)):
+        if not 0 <= t - first < len(block) or not np.array_equal(known, ids):
             many = max(1, min(256, self._AT_ONCE // max(1, len(ids) * lanes)))
             first, block = t, uniform(self.seed, stream, np.arange(t, t + many), ids, lanes)
-            self._ahead[stream, lanes] = (first, ids, block)
+            block.flags.writeable = False
+            self._ahead[stream, lanes] = (first, np.array(ids), block)
         return np.asarray(block[t - first])
 
     def once(self, stream: str, ids: Ids, lanes: int = 1) -> Floats:

@@ -45,9 +45,9 @@ class MatrixMixer:
         """The offer, combined over the links that are live."""
         if not live.any():
             return offer.value
-        known = self._memo.get(offer.weigh)
+        known = self._memo.get((offer.weigh, offer.weight))
         if known is None or not (known[0] is live or np.array_equal(known[0], live)):
-            known = self._memo[offer.weigh] = (live, self._matrix(offer, live))
+            known = self._memo[offer.weigh, offer.weight] = (live, self._matrix(offer, live))
         matrix = known[1]
         out = torch.empty_like(offer.value)
         if self._sparse:

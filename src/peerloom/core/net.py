@@ -127,11 +127,12 @@ class Net:
         return mixed
 
     def _add(self, terms: Tensor, rows: Ids) -> Tensor:
-        total = torch.zeros(len(self.place.rows), terms.shape[1], dtype=terms.dtype, device=terms.device)
+        # From -0.0, the true neutral element: a sum of nothing must not turn a row's -0.0 into 0.0.
+        total = torch.full((len(self.place.rows), terms.shape[1]), -0.0, dtype=terms.dtype, device=terms.device)
         return total.index_add_(0, self._rows(rows), terms)
 
     def _rows(self, ids: Ids) -> Tensor:
         return torch.from_numpy(self._here[ids]).to(self.place.device)
 
     def _column(self, values: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.place.device, self.place.dtype)[:, None]
+        return torch.from_numpy(np.array(values)).to(self.place.device, self.place.dtype)[:, None]

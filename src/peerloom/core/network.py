@@ -49,8 +49,8 @@ class Links:
 
     def _check(self) -> None:
         ends = np.concatenate([self.src, self.dst])
-        if len(ends) and (ends.min() < 0 or ends.max() >= self.rows):
-            raise ConfigError(f"A link names row {ends.max()}, but rows are numbered 0 to {self.rows - 1}.")
+        if len(strangers := ends[(ends < 0) | (ends >= self.rows)]):
+            raise ConfigError(f"A link names row {strangers[0]}, but rows are numbered 0 to {self.rows - 1}.")
         if (loops := self.src == self.dst).any():
             raise ConfigError(
                 f"Row {self.src[loops][0]} has a link to itself. Leave self-links out: "

@@ -72,7 +72,7 @@ class Pieces:
 
 def rate_at(lr: float | Rate, t: int) -> float:
     """The step size of round t, whether it is a number or changes."""
-    return lr if isinstance(lr, float | int) else lr.at(t)
+    return lr.at(t) if hasattr(lr, "at") else float(lr)  # asked in every round, and isinstance of a protocol is slow
 
 
 def check_rate(rule: HasRate) -> None:

@@ -59,7 +59,11 @@ class Snapshot:
 
     @property
     def ledger(self) -> Ledger:
-        """What the run has cost so far."""
+        """What the run has cost so far. Ask while the run stands here: its account is kept once and goes on."""
+        if self.net.t != self.t:
+            raise RuntimeError(
+                f"The ledger of round {self.t} is gone, the run has reached round {self.net.t}. Take it inside the loop."
+            )
         return self.net.ledger.copy()
 
 
@@ -103,10 +107,14 @@ def iterate(
         net.t, state, net.ledger = resume.t, resume.state, resume.ledger.copy()
     guard = Guard(exp, net, state)
     yield Snapshot(net.t, state, net)
-    while net.t < exp.rounds and not (exp.until_delay is not None and net.ledger.delay() >= exp.until_delay):
+
+    def done() -> bool:
+        return net.t >= exp.rounds or (exp.until_delay is not None and net.ledger.delay() >= exp.until_delay)
+
+    while not done():
         net.t += 1
         state = exp.algorithm.step(state, net)
-        guard.check(state)
+        guard.check(state, last=done())
         yield Snapshot(net.t, state, net)
 
 
@@ -125,9 +133,9 @@ class Guard:
         if not torch.isfinite(state.x).all():
             self._stop(state, net.t)
 
-    def check(self, state: Any) -> None:
-        """Look, if it is time to."""
-        net, last = self._net, self._net.t == self._exp.rounds
+    def check(self, state: Any, last: bool) -> None:
+        """Look, if it is time to; always after the last round."""
+        net = self._net
         if net.t - self._good_t < self.EVERY and not last:
             return
         # The sum alone may overflow although every number is finite; then the longer look decides.

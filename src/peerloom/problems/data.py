@@ -52,9 +52,9 @@ class Dataset:
         """Your own arrays. Whole-number labels make a classification, anything else a regression."""
         labels = np.asarray(y)
         whole = bool(np.issubdtype(labels.dtype, np.integer))
-        classes = int(labels.max()) + 1 if whole else 0
         label_type = np.int64 if whole else np.float64
         held_out = None if test_y is None else np.asarray(test_y, label_type)
+        classes = int(max(labels.max(), -1 if held_out is None else held_out.max())) + 1 if whole else 0
         test = None if test_x is None else np.asarray(test_x, np.float32)
         return cls(np.asarray(x, np.float32), labels.astype(label_type), classes, test, held_out, "own")
 

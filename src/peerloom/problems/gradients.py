@@ -121,8 +121,9 @@ class RowLoop:
         g = torch.empty_like(x, memory_format=torch.contiguous_format)
         self._module.train()
         parameters = list(self._module.parameters())
-        dice = seeds() if self._random else [None] * len(x)
+        dice = seeds()
         for k in range(len(x)):
+            # Always seeded: a module may draw at random anywhere in its forward, not only in layers that say so.
             with self._as_row(x[k]), _seeded(dice[k]), torch.enable_grad():
                 loss = self._loss.value(self._module(self._laid_out(inputs[k])), labels[k]).mean()
                 found = torch.autograd.grad(loss, parameters)
@@ -169,7 +170,7 @@ def choose(strategy: str, module: nn.Module, loss: Loss, sample: Tensor, batch: 
         return strategy
     if _linear_layer(module) is not None:
         return "closed"
-    if _is_random(module) or _keeps_statistics(module):
+    if _is_random(module) or _keeps_statistics(module) or _draws_at_random(module, sample):
         return "loop"
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         module.eval()(sample)
@@ -198,6 +199,14 @@ def _linear_layer(module: nn.Module) -> nn.Linear | None:
 
 def _is_random(module: nn.Module) -> bool:
     return any(isinstance(part, Dropout) and part.p > 0 for part in module.modules())
+
+
+def _draws_at_random(module: nn.Module, sample: Tensor) -> bool:
+    """Whether training mode uses torch's generator, wherever in the module that is hidden."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        before = torch.get_rng_state()
+        module.train()(torch.cat([sample, sample]))
+        return not torch.equal(before, torch.get_rng_state())
 
 
 def _keeps_statistics(module: nn.Module) -> bool:

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
+from scipy.special import gammaincinv, gammaln
 
 from ..core import ConfigError, Draws
 
@@ -96,7 +96,7 @@ class Labels:
             for k in range(self.per_client):
                 weight = left.astype(np.float64)
                 if len(hand) < len(left):
-                    weight[hand] = 0  # every class once before any comes twice
+                    weight[hand] = 0  # no class twice while per_client <= classes
                     forced = (left >= clients - i) & (weight > 0)
                     weight = np.where(forced, weight, 0) if forced.any() else weight
                 if not weight.any():
@@ -128,7 +128,7 @@ class Dirichlet:
         classes = _classes(y, "Dirichlet")
         order = _shuffled(len(y), draws, "dirichlet")
         u = draws.once("partition/share", np.arange(len(classes)), lanes=clients)
-        gamma = np.maximum(gammaincinv(self.theta, u), 1e-300)  # independent gammas, normalised, are Dirichlet
+        gamma = np.exp(_log_gamma_samples(self.theta, u))  # independent gammas, normalised, are Dirichlet
         hands: list[list[Ids]] = [[] for _ in range(clients)]
         for label, share in zip(classes, gamma / gamma.sum(axis=1, keepdims=True), strict=True):
             mine = order[y[order] == label]
@@ -145,14 +145,27 @@ class Dirichlet:
         return [np.sort(part) for part in parts]
 
 
+def _log_gamma_samples(theta: float, u: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithms of gamma(theta) samples, each row shifted so that its largest is 0.
+
+    For small theta most samples are below the least double; there P(g < x) is x^theta / Gamma(theta + 1).
+    """
+    with np.errstate(divide="ignore"):
+        log, tail = np.log(gammaincinv(theta, u)), (np.log(u) + gammaln(theta + 1)) / theta
+    log = np.where(log > -600, log, tail)
+    return np.asarray(log - log.max(axis=1, keepdims=True))
+
+
 def _shuffled(count: int, draws: Draws, name: str) -> Ids:
     return np.argsort(draws.once(f"partition/{name}", np.arange(count))[:, 0], kind="stable")
 
 
 def _cut(order: Ids, sizes: NDArray[np.float64]) -> list[Ids]:
-    spare = len(order) - len(sizes)  # one sample each is set aside first, so that none is empty
-    ends = np.rint(np.cumsum(sizes) / sizes.sum() * spare).astype(int) + np.arange(1, len(sizes) + 1)
-    return [np.sort(part) for part in np.split(order, ends[:-1])]
+    counts = np.diff(np.rint(np.cumsum(sizes) / sizes.sum() * len(order)).astype(int), prepend=0)
+    while not counts.all():  # nobody is left empty: the largest gives
+        counts[np.argmax(counts)] -= 1
+        counts[np.argmin(counts)] += 1
+    return [np.sort(part) for part in np.split(order, np.cumsum(counts)[:-1])]
 
 
 def _classes(y: NDArray[np.generic], name: str) -> NDArray[np.generic]:

@@ -44,8 +44,9 @@ class Bernoulli:
         if self.redraw is not None and self.redraw < 1:
             raise ConfigError(f"Bernoulli.redraw must be at least 1 round, found {self.redraw}.")
         for name, given in (("nodes", self.nodes), ("links", self.links)):
-            if isinstance(given, Law) or (table := np.asarray(given)).dtype == bool:
+            if isinstance(given, Law) or not has_coins(given):
                 continue
+            table = np.asarray(given)
             if not (np.issubdtype(table.dtype, np.number) and ((table >= 0) & (table <= 1)).all()):
                 raise ConfigError(
                     f"Bernoulli.{name} must be probabilities from 0 to 1, a law such as Beta, or bools; found {given!r}."
@@ -102,8 +103,10 @@ class Coins:
         self._stream, self._given, self._ids, self._schedule, self._draws = stream, given, ids, schedule, draws
         self._epoch, self._raw, self._used = -1, np.empty(0), np.empty(0)
         self._law_seed = draws.seed if schedule.seed is None else schedule.seed
-        if not isinstance(given, Law) and np.asarray(given).dtype != bool and np.ndim(given) not in (0, 1):
-            raise ConfigError(f"Bernoulli: probabilities of shape {np.shape(given)} do not fit {len(ids)} rows.")
+        if has_coins(given) and not isinstance(given, Law) and np.shape(given) not in ((), (len(ids),)):
+            raise ConfigError(
+                f"Bernoulli: {np.size(given)} probabilities were given for {len(ids)} rows. Give one for each."
+            )
 
     def flip(self, t: int) -> Bools:
         """How the coins of round t fall."""
@@ -118,7 +121,7 @@ class Coins:
         return int((self._probability(t) != self._raw).sum())
 
     def _probability(self, t: int) -> Floats:
-        epoch = t // self._schedule.redraw if self._schedule.redraw else 0
+        epoch = max(t - 1, 0) // self._schedule.redraw if self._schedule.redraw else 0  # rounds count from 1
         if epoch != self._epoch:
             self._epoch, clip = epoch, self._schedule.clip
             if isinstance(self._given, Law):
@@ -126,22 +129,18 @@ class Coins:
                 self._used = np.maximum(self._raw, clip)
             else:
                 table = np.asarray(self._given)
-                try:
-                    self._raw = np.broadcast_to(1.0 if table.dtype == bool else table, len(self._ids)).astype(np.float64)
-                except ValueError as error:
-                    raise ConfigError(
-                        f"Bernoulli: {len(table)} probabilities were given for {len(self._ids)} rows. Give one for each."
-                    ) from error
+                self._raw = np.broadcast_to(1.0 if table.dtype == bool else table, len(self._ids)).astype(np.float64)
                 self._used = np.where(self._raw > 0, np.maximum(self._raw, clip), 0.0)
         return self._used
 
 
+def has_coins(given: Any) -> bool:
+    """Whether what was given are probabilities or a law, and not an activity that was written down."""
+    return isinstance(given, Law) or np.asarray(given).dtype != bool
+
+
 def _bools(given: Any) -> NDArray[np.bool_] | None:
-    """What was given, if it is a written-down activity."""
-    if isinstance(given, Law):
-        return None
-    table = np.asarray(given)
-    return table if table.dtype == bool else None
+    return None if has_coins(given) else np.asarray(given)
 
 
 def _of_links(given: Any, links: Links) -> Any:

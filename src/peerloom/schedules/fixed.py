@@ -119,6 +119,7 @@ class Explicit:
     """Exactly what you say: nodes [rounds + 1, m] and links [rounds + 1, m, m], bool, indexed by round.
 
     links[t, i, j] is whether j sends to i in round t. Entry 0 serves an algorithm's `init`. What is left out is always on.
+    The two directions of a link may differ, as when one message is lost; a symmetric rule then does not keep the mean.
     """
 
     nodes: ArrayLike | None = None

@@ -73,8 +73,10 @@ class TruncatedNormal:
 
     def sample(self, u: Floats) -> Floats:
         """By the inverse of the distribution function."""
-        low, high = ndtr((0 - self.mean) / self.std), ndtr((1 - self.mean) / self.std)
-        return np.clip(self.mean + self.std * ndtri(low + u[:, 0] * (high - low)), 0, 1)
+        # In the tail that keeps its digits: far above the mean, the distribution function is 1 to the last bit.
+        side = -1 if self.mean < 0.5 else 1
+        low, high = ndtr(side * (0 - self.mean) / self.std), ndtr(side * (1 - self.mean) / self.std)
+        return np.clip(self.mean + side * self.std * ndtri(low + u[:, 0] * (high - low)), 0, 1)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..core import Plan, Schedule
-from .bernoulli import Bernoulli
+from .bernoulli import Bernoulli, has_coins
 from .fixed import Always, Cycle
 
 __all__ = ["planned"]
@@ -19,6 +19,6 @@ def planned(schedule: Schedule, plan: Plan) -> Schedule:
         return schedule
     return replace(
         schedule,
-        nodes=1.0 if plan.nodes == "always" else schedule.nodes,
-        links=1.0 if plan.links == "always" else schedule.links,
+        nodes=1.0 if plan.nodes == "always" and has_coins(schedule.nodes) else schedule.nodes,
+        links=1.0 if plan.links == "always" and has_coins(schedule.links) else schedule.links,
     )

@@ -1,0 +1,78 @@
+"""Small experiments, graphs and nets that several test files share."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+from peerloom import graphs
+from peerloom.algorithms import DSpodFL
+from peerloom.core import Needs
+from peerloom.engines import build_net, iterate
+from peerloom.experiment import Experiment
+from peerloom.problems import Quadratic
+from peerloom.schedules import Explicit
+
+
+def quadratic(clients, n=3, seed=0, noise=0.0):
+    """Strongly convex quadratics, different on every client."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(clients, n, n))
+    A = root @ root.transpose(0, 2, 1) / n + 0.5 * np.eye(n)
+    return Quadratic(A, 2 * rng.normal(size=(clients, n)), noise=noise)
+
+
+def experiment(graph, algorithm=None, **options):
+    """An experiment on quadratics in float64, with what is not given filled in."""
+    problem = options.pop("problem", None) or quadratic(graph.rows)
+    options = {"rounds": 10, "dtype": "float64", **options}
+    return Experiment(graph=graph, problem=problem, algorithm=algorithm or DSpodFL(lr=0.05), **options)
+
+
+def final(exp, **options):
+    """The last snapshot of a run."""
+    *_, last = iterate(exp, **options)
+    return last
+
+
+def trajectory(exp, **options):
+    """The models after every round, round 0 first."""
+    return [snapshot.x for snapshot in iterate(exp, **options)]
+
+
+def net_with_links(graph, fires, wire):
+    """A net whose links fire in every round exactly where `fires` [m, m] (receiver first) says."""
+    schedule = Explicit(links=np.stack([fires, fires]))
+    return build_net(experiment(graph, _AnyGraph(), schedule=schedule, rounds=1), wire=wire)
+
+
+class _AnyGraph:
+    """A rule that asks nothing of the graph; only its net is used."""
+
+    needs = Needs()
+
+
+def rows_of(rng, rows, n=4):
+    """Random rows in float64."""
+    return torch.from_numpy(rng.normal(size=(rows, n)))
+
+
+@st.composite
+def undirected_graphs(draw, least=2, most=9):
+    """Connected undirected graphs: a random tree and some more edges."""
+    rows = draw(st.integers(least, most))
+    tree = [(draw(st.integers(0, i - 1)), i) for i in range(1, rows)]
+    pairs = [(i, j) for i in range(rows) for j in range(i)]
+    return graphs.from_edges(rows, tree + draw(st.lists(st.sampled_from(pairs), max_size=2 * rows)))
+
+
+@st.composite
+def directed_graphs(draw, least=2, most=9):
+    """Directed graphs of any shape, connected or not."""
+    rows = draw(st.integers(least, most))
+    pairs = [(i, j) for i in range(rows) for j in range(rows) if i != j]
+    return graphs.from_edges(rows, draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True)), directed=True)
+
+
+seeds = st.integers(0, 2**32 - 1)

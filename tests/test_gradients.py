@@ -1,0 +1,149 @@
+"""Three strategies, one gradient: closed form, vmap and loop agree with torch's own losses and autograd."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+
+from peerloom.core import ConfigError
+from peerloom.problems import CNN, LOSSES, MLP, Classification, Dataset, Linear
+from peerloom.problems.gradients import STRATEGIES, choose, parameter_count
+
+ROWS, BATCH, FEATURES = 4, 6, 5
+# What torch calls these losses; each averages over the batch.
+TORCH_LOSS = {
+    "cross_entropy": F.cross_entropy,
+    "hinge": F.multi_margin_loss,
+    "logistic": lambda s, y: F.binary_cross_entropy_with_logits(s[:, 0], y.double()),
+    "squared": lambda s, y: F.mse_loss(s[:, 0], y.double()) / 2,
+}
+MODELS = {
+    "softmax": Linear("cross_entropy"),
+    "svm": Linear("hinge"),
+    "logistic": Linear("logistic"),
+    "least squares": Linear("squared"),
+    "no bias": Linear("cross_entropy", bias=False),
+    "mlp": MLP((7, 6)),
+    "mlp, hinge": MLP((7,), loss="hinge"),
+}
+
+
+def case(name):
+    """A module, its loss, models [rows, n] and one batch per model."""
+    torch.manual_seed(0)
+    model = MODELS[name]
+    one = LOSSES[model.loss].one_output
+    module = model.build((FEATURES,), 1 if one else 3).double()
+    x = torch.randn(ROWS, parameter_count(module), dtype=torch.float64)
+    inputs = torch.randn(ROWS, BATCH, FEATURES, dtype=torch.float64)
+    if model.loss == "squared":
+        return module, model.loss, x, inputs, torch.randn(ROWS, BATCH, dtype=torch.float64)
+    return module, model.loss, x, inputs, torch.randint(0, 2 if one else 3, (ROWS, BATCH))
+
+
+def by_autograd(module, loss, x, inputs, labels):
+    """One model after the other, with torch's own loss."""
+    found = []
+    for row, features, wanted in zip(x, inputs, labels, strict=True):
+        nn.utils.vector_to_parameters(row.clone(), module.parameters())
+        value = TORCH_LOSS[loss](module(features), wanted)
+        found.append(torch.cat([g.flatten() for g in torch.autograd.grad(value, list(module.parameters()))]))
+    return torch.stack(found)
+
+
+def some_seeds():
+    return list(range(ROWS))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_strategy_gives_autograds_gradient(name, strategy):
+    module, loss, x, inputs, labels = case(name)
+    if strategy == "closed" and name.startswith("mlp"):
+        with pytest.raises(ConfigError, match="'closed' needs one linear layer"):
+            STRATEGIES[strategy](module, LOSSES[loss])
+        return
+    kept = x.clone()
+    with torch.no_grad():
+        found = STRATEGIES[strategy](module, LOSSES[loss]).gradients(x, inputs, labels, some_seeds)
+    assert torch.equal(x, kept)
+    torch.testing.assert_close(found, by_autograd(module, loss, x, inputs, labels), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_strategy_gives_the_modules_scores(name, strategy):
+    if strategy == "closed" and name.startswith("mlp"):
+        return
+    module, loss, x, inputs, _ = case(name)
+    found = list(STRATEGIES[strategy](module, LOSSES[loss]).scores(x, inputs[0], list))
+    for row, scores in zip(x, found, strict=True):
+        nn.utils.vector_to_parameters(row.clone(), module.parameters())
+        torch.testing.assert_close(scores, module(inputs[0]).detach(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_and_slopes_are_torchs(name):
+    torch.manual_seed(1)
+    one = LOSSES[name].one_output
+    scores = torch.randn(50, 1 if one else 4, dtype=torch.float64, requires_grad=True)
+    labels = torch.randn(50).double() if name == "squared" else torch.randint(0, 2 if one else 4, (50,))
+    wanted = TORCH_LOSS[name](scores, labels)
+    torch.testing.assert_close(LOSSES[name].value(scores, labels).mean(), wanted, rtol=1e-12, atol=1e-12)
+    slope = torch.autograd.grad(wanted, scores)[0]
+    torch.testing.assert_close(LOSSES[name].slope(scores, labels) / 50, slope, rtol=1e-12, atol=1e-14)
+
+
+def test_large_scores_do_not_overflow():
+    s, y = torch.tensor([[1e4, -1e4]], dtype=torch.float64), torch.tensor([1])
+    assert LOSSES["cross_entropy"].value(s, y).item() == pytest.approx(2e4)
+    assert LOSSES["logistic"].value(s[:, 1:], y).item() == pytest.approx(1e4)
+
+
+def test_correct_answers():
+    assert LOSSES["hinge"].correct(torch.tensor([[1.0, 2.0], [3.0, 2.0]]), torch.tensor([1, 1])).tolist() == [True, False]
+    assert LOSSES["logistic"].correct(torch.tensor([[-1.0], [2.0]]), torch.tensor([0, 0])).tolist() == [True, False]
+
+
+COUNTS = [
+    ((123,), 2, Linear(), 248),
+    ((28, 28), 10, Linear(), 7_850),
+    ((28, 28), 27, Linear(), 21_195),
+    ((3, 32, 32), 10, Linear(), 30_730),
+    ((123,), 2, MLP(), 24_258),
+    ((28, 28), 10, MLP(), 109_386),
+    ((28, 28), 27, MLP(), 110_491),
+    ((3, 32, 32), 10, MLP(), 402_250),
+    ((28, 28), 10, CNN(), 268_362),
+    ((784,), 10, CNN(), 268_362),
+    ((28, 28), 27, CNN(), 270_555),
+    ((3, 32, 32), 10, CNN(), 268_650),
+]
+
+
+@pytest.mark.parametrize(("shape", "classes", "model", "count"), COUNTS)
+def test_parameter_counts_are_the_papers(shape, classes, model, count):
+    data = Dataset.of(np.zeros((classes, *shape)), np.arange(classes))
+    problem = Classification(model, data)
+    assert problem.n == count
+    assert problem.start(0).shape == (count,)
+    assert problem.module(0)(torch.zeros(2, *shape)).shape == (2, classes)
+
+
+def chosen(model, shape, batch):
+    module = model.build(shape, 10)
+    return choose("auto", module, LOSSES["cross_entropy"], torch.zeros(1, *shape), batch)
+
+
+def test_the_fastest_strategy_that_fits_is_chosen():
+    assert chosen(Linear(), (784,), 16) == "closed"
+    assert chosen(MLP(), (784,), 16) == "vmap"  # 6 * 109,184 * 16 = 10 million operations
+    assert chosen(MLP(), (784,), 128) == "loop"  # 84 million: above the 50 million of the design
+    assert chosen(CNN(), (28, 28), 16) == "loop"
+    assert choose("loop", nn.Linear(2, 2), LOSSES["hinge"], torch.zeros(1, 2), 1) == "loop"
+    for part in (nn.Dropout(0.1), nn.BatchNorm1d(4)):
+        module = nn.Sequential(nn.Linear(4, 4), part)
+        assert choose("auto", module, LOSSES["hinge"], torch.zeros(1, 4), 1) == "loop"
+        with pytest.raises(ConfigError, match="'vmap' cannot run"):
+            STRATEGIES["vmap"](module, LOSSES["hinge"])
