@@ -1,0 +1,123 @@
+"""Runs put together: one group per algorithm's label, with one run per seed, and their columns as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from ..runs import Run
+from .wording import number, percent
+
+__all__ = ["ACCURACY", "LOSS", "Group", "Quality", "column", "flat", "grouped", "quality_of", "seed_of", "unfinished"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one algorithm, one per seed."""
+
+    label: str
+    algorithm: str
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What models are judged by: the columns that hold it, and which way is better."""
+
+    name: str
+    own: str
+    averaged: str
+    clients: str
+    higher: bool
+
+    def text(self, value: float | None) -> str:
+        """One value as it is written."""
+        return percent(value) if self.higher else number(value)
+
+    def level(self, value: float) -> str:
+        """One value as a level to be reached: 40 % accuracy, a loss of 0.2."""
+        return f"{self.text(value)} {self.name}" if self.higher else f"a {self.name} of {self.text(value)}"
+
+    def met(self, values: Floats, target: float) -> NDArray[np.bool_]:
+        """Where a target is reached."""
+        return values >= target if self.higher else values <= target
+
+    def best(self, values: Floats) -> float:
+        """The best of some values; not a number where there is none."""
+        known = values[np.isfinite(values)]
+        return float("nan") if not len(known) else float(known.max() if self.higher else known.min())
+
+
+ACCURACY = Quality("accuracy", "mean_accuracy", "average_accuracy", "client_accuracy", higher=True)
+LOSS = Quality("loss", "mean_loss", "average_loss", "client_loss", higher=False)
+
+
+def column(run: Run, name: str) -> Floats:
+    """One column of a run's table; what is missing is not a number."""
+    if name not in run.metrics.columns:
+        return np.full(run.metrics.height, np.nan)
+    return run.metrics[name].cast(pl.Float64).fill_null(np.nan).to_numpy().astype(np.float64)
+
+
+def quality_of(runs: Sequence[Run]) -> Quality:
+    """Accuracy where every run that has rows knows it, else the loss."""
+    measured = [run for run in runs if run.metrics.height]
+    known = all(np.isfinite(column(run, ACCURACY.own)).any() for run in measured)
+    return ACCURACY if measured and known else LOSS
+
+
+def seed_of(run: Run) -> str:
+    """The run's seed, as a word."""
+    return str(run.info.get("seed", "unknown"))
+
+
+def unfinished(run: Run) -> bool:
+    """Whether the run is not at its end."""
+    return run.info.get("status") != "done"
+
+
+def grouped(runs: Sequence[Run]) -> list[Group]:
+    """Runs by label, in the order in which labels appear; a label whose seeds repeat is split by what differs."""
+    by_label: dict[str, list[Run]] = {}
+    for run in runs:
+        by_label.setdefault(str(run.info.get("label") or run.info.get("algorithm") or run.path.name), []).append(run)
+    groups = []
+    for label, members in by_label.items():
+        for suffix, part in _apart(members).items():
+            kept = {seed_of(run): run for run in part}  # the same experiment twice: the later one counts
+            algorithm = str(part[0].info.get("algorithm", "unknown"))
+            groups.append(Group(f"{label}{suffix}", algorithm, tuple(kept.values())))
+    return groups
+
+
+def _apart(runs: list[Run]) -> dict[str, list[Run]]:
+    """Runs of one label told apart by their settings, as a sweep needs it; in one piece where seeds do not repeat."""
+    if len({seed_of(run) for run in runs}) == len(runs):
+        return {"": runs}
+    tables = [flat(run.config) for run in runs]
+    keys = sorted({key for table in tables for key in table if key.rpartition(".")[2] != "seed"})
+    differing = [key for key in keys if len({repr(table.get(key)) for table in tables}) > 1]
+    parts: dict[str, list[Run]] = {}
+    for run, table in zip(runs, tables, strict=True):
+        settings = ", ".join(f"{key.rpartition('.')[2]} = {table.get(key, 'unset')}" for key in differing)
+        parts.setdefault(f" ({settings})" if settings else "", []).append(run)
+    return parts
+
+
+def flat(table: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """A nested table with its keys written out.
+
+    >>> flat({"graph": {"radius": 0.4}, "seed": 1})
+    {'graph.radius': 0.4, 'seed': 1}
+    """
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        found |= flat(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
+    return found

@@ -1,0 +1,112 @@
+"""Where the figures come from: the configuration, what differs between runs, versions, and references."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import tomli_w
+
+from ..algorithms import ALGORITHMS
+from ..measures import METRICS
+from ..runs import Run
+from .groups import Group, flat, seed_of
+from .tables import table
+
+__all__ = ["about", "configuration", "differences", "glossary", "references", "versions"]
+
+_UNSET = "not set"
+_LONG = 160  # characters of a list that a page still shows
+_REFERENCE = re.compile(r"^Reference:\s*(.+?)(?:\n\s*\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+def configuration(run: Run) -> str:
+    """The experiment of one run as TOML; long lists are left to its folder."""
+    return f"<pre>{escape(tomli_w.dumps(_short(run.config)))}</pre>"
+
+
+def differences(groups: Sequence[Group]) -> list[tuple[str, str]]:
+    """The settings in which runs differ, and who has what: by algorithm or by seed where that tells it all."""
+    runs = [(group.label, seed_of(run), flat(run.config)) for group in groups for run in group.runs]
+    keys = sorted({key for _, _, settings in runs for key in settings})
+    found = []
+    for key in keys:
+        values = [(label, seed, _value(settings.get(key))) for label, seed, settings in runs]
+        known = all(value in (label, seed) for label, seed, value in values)  # it says no more than the names do
+        if len({value for _, _, value in values}) > 1 and not known:
+            found.append((key, _told([entry for entry in values if entry[2] != _UNSET])))
+    return found
+
+
+def about(algorithm: str) -> tuple[str, str]:
+    """What an algorithm is and where it comes from, as its docstring has it."""
+    kind = ALGORITHMS.get(algorithm)
+    text = inspect.getdoc(kind) if kind is not None else None
+    if not text:
+        return "A rule that is not part of Peerloom.", ""
+    found = _REFERENCE.search(text)
+    return text.split("\n\n")[0].replace("\n", " "), " ".join(found[1].split()) if found else ""
+
+
+def references(groups: Sequence[Group]) -> str:
+    """Each algorithm with its sentence and its reference, once."""
+    items = []
+    for algorithm in dict.fromkeys(group.algorithm for group in groups):
+        labels = [group.label for group in groups if group.algorithm == algorithm and group.label != algorithm]
+        sentence, reference = about(algorithm)
+        called = f" (here: {escape(', '.join(labels))})" if labels else ""
+        cited = f'<br><span class="cite">{escape(reference)}</span>' if reference else ""
+        items.append(f"<li><b>{escape(algorithm)}</b>{called}. {escape(sentence)}{cited}</li>")
+    return f"<ul>{''.join(items)}</ul>"
+
+
+def versions(runs: Sequence[Run]) -> str:
+    """What the runs were made with; where they disagree, all of it."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for name, value in (run.info.get("versions") or {}).items():
+            if str(value) not in found.setdefault(str(name), []):
+                found[str(name)].append(str(value))
+    said = [f"{escape(name)} {escape(' or '.join(values))}" for name, values in found.items()]
+    return f'<p class="versions">{" · ".join(said)}</p>' if said else "<p>The runs do not say.</p>"
+
+
+def glossary() -> str:
+    """What each column of a run's table means."""
+    return table(["column", "meaning"], [[escape(name), escape(text)] for name, text in METRICS.items()], "words")
+
+
+def _told(values: Sequence[tuple[str, str, str]]) -> str:
+    for by_label in (True, False):
+        said: dict[str, set[str]] = {}
+        for label, seed, value in values:
+            said.setdefault(label if by_label else f"seed {seed}", set()).add(value)
+        if all(len(options) == 1 for options in said.values()):
+            return " · ".join(f"{name}: {next(iter(options))}" for name, options in said.items())
+    return " · ".join(f"{label}, seed {seed}: {value}" for label, seed, value in values)
+
+
+def _value(value: Any) -> str:
+    short = _short(value)
+    return _UNSET if value is None else short if isinstance(short, str) else repr(short)
+
+
+def _short(value: Any) -> Any:
+    """The same without lists that nobody reads."""
+    if isinstance(value, dict):
+        return {key: _short(entry) for key, entry in value.items()}
+    if isinstance(value, list) and len(repr(value)) > _LONG:
+        return f"{_shape(value)} values, see config.toml"
+    return value
+
+
+def _shape(value: list[Any]) -> str:
+    """How large a nested list is, as far down as it is regular: 4 x 3 x 3."""
+    sizes, at = [], value
+    while isinstance(at, list) and at:
+        sizes.append(str(len(at)))
+        at = at[0]
+    return " x ".join(sizes)

@@ -1,0 +1,124 @@
+"""The tables of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+
+from ..measures import METRICS
+from .groups import ACCURACY, LOSS, Quality
+from .summary import FINAL, Summary
+from .targets import Reach, Spread
+from .wording import duration, number, percent, size
+
+__all__ = ["equal_table", "final_table", "quality_named", "reach_table", "swatch", "table"]
+
+Inks = Mapping[str, tuple[str, str]]
+
+# How the columns of the final figures are called and written.
+_WRITTEN: dict[str, tuple[str, Callable[[float | None], str]]] = {
+    "round": ("rounds", number),
+    "mean_accuracy": ("accuracy, own models", percent),
+    "average_accuracy": ("accuracy, averaged model", percent),
+    "mean_loss": ("loss", number),
+    "consensus": ("consensus error", number),
+    "delay": ("delay, as run", number),
+    "delay_normalised": ("delay, normalised", number),
+    "bytes": ("sent", size),
+    "messages": ("messages", number),
+    "gradients": ("gradients", number),
+    "seconds": ("wall time", duration),
+}
+
+
+def quality_named(name: str) -> Quality:
+    """The quality a summary speaks of."""
+    return ACCURACY if name == ACCURACY.name else LOSS
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
+    """A table of cells that are HTML already; the first cell of a row is its name."""
+    top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
+    body = "".join(
+        f'<tr><th scope="row">{row[0]}</th>' + "".join(f"<td>{cell}</td>" for cell in row[1:]) + "</tr>" for row in rows
+    )
+    return f'<div class="scroll"><table class="{kind}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def swatch(label: str, inks: Inks) -> str:
+    """An algorithm's name with its colour."""
+    ink, dash = inks[label]
+    gaps = f"repeating-linear-gradient(90deg, {ink} 0 3px, transparent 3px 5px)"
+    return f'<span class="ink" style="background:{ink if dash == "solid" else gaps}"></span>{escape(label)}'
+
+
+def reach_table(summary: Summary, inks: Inks) -> str:
+    """Delay to each target: overall, then its parts, then the range."""
+    quality = quality_named(summary.quality)
+    head = ["algorithm", *(escape(f"{quality.name} {quality.text(target)}") for target in summary.targets)]
+    soonest = {target: _soonest(summary.reach, target) for target in summary.targets}
+    rows = []
+    for final in summary.final:
+        mine = {one.target: one for one in summary.reach if one.label == final.label}
+        cells = [_reach_cell(mine[target], mine[target].delay.median == soonest[target]) for target in summary.targets]
+        rows.append([swatch(final.label, inks), *cells])
+    return table(head, rows, "reach")
+
+
+def final_table(summary: Summary, inks: Inks) -> str:
+    """Where everybody stands at the last evaluation."""
+    head = ["at the end"]
+    for one in summary.final:
+        late = f'<small class="warn">{one.unfinished} of {len(one.seeds)} unfinished</small>' if one.unfinished else ""
+        head.append(swatch(one.label, inks) + late)
+    rows = []
+    for name in FINAL:
+        if any(one.figures[name].count for one in summary.final):
+            words, written = _WRITTEN[name]
+            cells = [_spread_cell(one.figures[name], written) for one in summary.final]
+            rows.append([f'<span title="{escape(METRICS[name])}">{words}</span>', *cells])
+    return table(head, rows, "final")
+
+
+def equal_table(summary: Summary, inks: Inks) -> str:
+    """Everybody at the same delay, and each seed by itself."""
+    quality = quality_named(summary.quality)
+    seeds = list(dict.fromkeys(seed for one in summary.at_equal_delay for seed in one.by_seed))
+    medians = [one.value.median for one in summary.at_equal_delay if one.value.median is not None]
+    best = (max if quality.higher else min)(medians, default=None)
+    rows = []
+    for one in summary.at_equal_delay:
+        middle = quality.text(one.value.median)
+        first = f"<b>{middle}</b>" if one.value.median == best else middle
+        each = [quality.text(one.by_seed.get(seed)) for seed in seeds]
+        rows.append([swatch(one.label, inks), first, *each, quality.text(one.averaged.median)])
+    head = ["algorithm", "median", *(escape(f"seed {seed}") for seed in seeds), "averaged model, median"]
+    return table(head, rows)
+
+
+def _soonest(reached: Sequence[Reach], target: float) -> float | None:
+    medians = [one.delay.median for one in reached if one.target == target and one.delay.median is not None]
+    return min(medians, default=None)
+
+
+def _reach_cell(one: Reach, best: bool) -> str:
+    if not one.reached:
+        return '<span class="none">not reached</span>'
+    partly = "" if one.reached == one.seeds else f'<small class="warn">{one.reached} of {one.seeds} seeds</small>'
+    low, high = number(one.delay.low), number(one.delay.high)
+    span = low if low == high else f"{low} to {high}"
+    if one.delay.median is None:
+        return f"{partly}<small>{span}</small>"
+    overall = f"<b>{number(one.delay.median)}</b>" if best else number(one.delay.median)
+    parts = f"<small>{number(one.processing)} + {number(one.transmission)}</small>"
+    return overall + parts + (f"<small>{span}</small>" if low != high else "") + partly
+
+
+def _spread_cell(figure: Spread, written: Callable[[float | None], str]) -> str:
+    if figure.low is None or figure.low == figure.high:
+        return written(figure.median)
+    low, high = written(figure.low), written(figure.high)
+    unit = low.rpartition(" ")[2]
+    if " " in low and high.endswith(f" {unit}"):  # the unit once is enough
+        low = low.removesuffix(f" {unit}")
+    return f"{written(figure.median)}<small>{low} to {high}</small>"
