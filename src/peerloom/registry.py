@@ -166,8 +166,8 @@ def _adapter(make: Callable[..., Any], key: str) -> TypeAdapter[Any] | None:
     """The check of one argument's type, where its annotation is one that can be checked."""
     target: Any = make.func if isinstance(make, partial) else make
     hints = get_type_hints(getattr(target, "__init__") if inspect.isclass(target) else target)  # noqa: B009  (a class's own)
-    if key not in hints:
-        return None
+    if key not in hints or "ArrayLike" in str(inspect.signature(target).parameters[key].annotation):
+        return None  # arrays are checked by the part itself, which knows their shape
     try:
         return TypeAdapter(hints[key], config=ConfigDict(arbitrary_types_allowed=True))
     except (PydanticSchemaGenerationError, PydanticUserError):

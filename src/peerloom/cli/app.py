@@ -77,12 +77,15 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Go on with the interrupted runs of this folder.")
     ] = None,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, or cuda where there is a GPU.")] = "cpu",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Processor threads. By default one for small models, all for large ones.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run an experiment or a comparison, keep it, and write its report."""
     from .run import run_command
 
-    run_command(file, set_ or [], seed, out_dir, resume, device, as_json)
+    run_command(file, set_ or [], seed, out_dir, resume, device, threads, as_json)
 
 
 @app.command("list")

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 import tomli_w
+import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..config import Comparison, comparison_from, override, read_file
@@ -25,6 +26,7 @@ from .app import err, show
 __all__ = ["report_command", "run_command"]
 
 EXAMPLE = "dspodfl.toml"
+SHARED_FROM = 250_000  # numbers in all models together, from which a second thread pays (measured with softmax)
 
 
 def run_command(
@@ -34,6 +36,7 @@ def run_command(
     out_dir: Path | None,
     resume: Path | None,
     device: str,
+    threads: int | None,
     as_json: bool,
 ) -> None:
     """Carry out every experiment of a file, then tell what came of it."""
@@ -44,6 +47,7 @@ def run_command(
     else:
         comparison, out = _prepare(file, settings, seed, out_dir)
     folders = _folders(comparison, out)
+    torch.set_num_threads(threads or _threads(comparison))
     failures: list[PeerloomError] = []
     with _Stop() as stop, _progress(comparison) as advance:
         for exp, folder in zip(comparison.experiments, folders, strict=True):
@@ -89,6 +93,12 @@ def _prepare(file: Path | None, settings: list[str], seed: int | None, out_dir: 
     out.mkdir(parents=True, exist_ok=True)
     (out / "experiment.toml").write_text(tomli_w.dumps(table), encoding="utf-8")
     return comparison, out
+
+
+def _threads(comparison: Comparison) -> int:
+    """One thread where a round is too short to share: two would only wait for each other, the more so on a busy machine."""
+    largest = max(exp.graph.rows * exp.problem.n for exp in comparison.experiments)
+    return 1 if largest < SHARED_FROM else torch.get_num_threads()
 
 
 def _folders(comparison: Comparison, out: Path) -> list[Path]:

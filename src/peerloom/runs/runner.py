@@ -17,7 +17,7 @@ from ..engines import Checkpoint, build_net, iterate
 from ..engines import Path as MixPath
 from ..experiment import Experiment
 from ..measures import measure
-from .store import RunFolder
+from .store import RunFolder, metrics_table
 
 __all__ = ["Result", "simulate"]
 
@@ -87,8 +87,7 @@ def simulate(
     if folder:
         folder.save(Checkpoint(snapshot.t, snapshot.state, snapshot.ledger), rows)
         folder.mark("done" if finished else "interrupted", rounds=snapshot.t)
-    table = pl.DataFrame(rows, infer_schema_length=None)
-    return Result(exp, snapshot.state, table, snapshot.ledger, snapshot.t, finished)
+    return Result(exp, snapshot.state, metrics_table(rows), snapshot.ledger, snapshot.t, finished)
 
 
 class _Clock:

@@ -35,7 +35,12 @@ from ..experiment import Experiment
 
 __all__ = ["Run", "RunFolder", "find_runs"]
 
-_SCHEMA: dict[str, Any] = {"client_loss": pl.List(pl.Float64), "client_accuracy": pl.List(pl.Float64)}
+# Columns whose type the values may not show, because they are all missing.
+_ACCURACIES: dict[str, Any] = {
+    "mean_accuracy": pl.Float64,
+    "average_accuracy": pl.Float64,
+    "client_accuracy": pl.List(pl.Float64),
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class RunFolder:
 
     def mark(self, status: str, **facts: Any) -> None:
         """Note how the run stands: running, interrupted, diverged or done."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
         known = self.info() if (self.path / "run.json").exists() else {"started": now}
         self._text("run.json", json.dumps(known | facts | {"status": status, "updated": now}, indent=1))
 
@@ -84,8 +89,7 @@ class RunFolder:
 
     def save_metrics(self, rows: list[dict[str, Any]]) -> None:
         """The evaluations so far."""
-        table = pl.DataFrame(rows, schema_overrides=_SCHEMA if rows else None, infer_schema_length=None)
-        self._replace("metrics.parquet", table.write_parquet)
+        self._replace("metrics.parquet", metrics_table(rows).write_parquet)
 
     def experiment(self) -> Experiment:
         """The experiment, made again from config.toml."""
@@ -137,10 +141,16 @@ class RunFolder:
         draft.replace(self.path / name)
 
 
+def metrics_table(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Evaluations as a table; `measures.METRICS` says what each column means."""
+    return pl.DataFrame(rows, schema_overrides=_ACCURACIES if rows else None, infer_schema_length=None)
+
+
 def find_runs(path: Path) -> list[RunFolder]:
-    """The run folders at or directly below a path."""
-    places = [path, *sorted(entry for entry in path.iterdir() if entry.is_dir())] if path.is_dir() else []
+    """The run folders at or directly below a path, in the order in which they were started."""
+    places = [path, *(entry for entry in path.iterdir() if entry.is_dir())] if path.is_dir() else []
     found = [RunFolder(place) for place in places if (place / "run.json").exists()]
+    found.sort(key=lambda folder: str(folder.info().get("started")))
     if not found:
         raise DataError(f"{path} holds no run. Give a folder that `peerloom run` made, or one of the folders in it.")
     return found

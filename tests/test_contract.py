@@ -1,0 +1,133 @@
+"""One table of all algorithms drives the contract; and the contract can fail."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pytest
+import torch
+
+import peerloom as pl
+from peerloom.algorithms import ALGORITHMS
+from peerloom.core import Needs, average, pull, push
+from peerloom.testing import check_algorithm
+
+# Every algorithm once, with arguments that make sense on the contract's small quadratics.
+EVERY = {
+    "DFedAvg": {"lr": 0.1},
+    "DGD": {"lr": 0.1},
+    "DSpodFL": {"lr": 0.1},
+    "RandomizedGossip": {"lr": 0.1},
+    "SporadicSGD": {"lr": pl.rates.InverseSqrt(0.1, 20)},
+}
+
+
+def test_the_table_lists_every_algorithm():
+    assert set(EVERY) == set(ALGORITHMS)
+
+
+@pytest.mark.parametrize("name", sorted(EVERY))
+def test_contract(name):
+    check_algorithm(ALGORITHMS[name](**EVERY[name]))
+
+
+@pytest.mark.parametrize("name", sorted(EVERY))
+def test_docstring_has_equation_and_reference(name):
+    text = ALGORITHMS[name].__doc__
+    assert "Reference:" in text
+    assert "<-" in text or "rounds" in text
+
+
+class Pair(NamedTuple):
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """A rule of another kind than ours: pull and push in one message, over a directed graph."""
+
+    lr: float = 0.05
+    needs = Needs()
+
+    def init(self, x, net):
+        return Pair(x, net.grad(x))
+
+    def step(self, s, net):
+        x, y = net.mix(pull(s.x), push(s.y))
+        x = x - self.lr * y
+        return Pair(x, y + 0.1 * net.grad(x, net.active()) + 0.01 * net.draw("noise") * net.own(2.0))
+
+
+@dataclass(frozen=True)
+class Averaging(Tracking):
+    def step(self, s, net):
+        return Pair(net.mix(average(s.x)) - self.lr * net.grad(s.x), s.y)
+
+
+def test_rules_of_other_kinds_pass():
+    check_algorithm(Tracking())
+    check_algorithm(Averaging())
+
+
+class Meddling(Tracking):
+    def step(self, s, net):
+        return Pair(s.x - 0.1 * s.x.mean(dim=0), s.y)
+
+
+class InPlace(Tracking):
+    def step(self, s, net):
+        s.x.mul_(0.9)
+        return s
+
+
+class Remembering(Tracking):
+    def step(self, s, net):
+        seen = self.__dict__.setdefault("seen", [])
+        seen.append(net.t)
+        return Pair(s.x + len(seen), s.y)
+
+
+class GlobalChance(Tracking):
+    def step(self, s, net):
+        return Pair(s.x + 0 * torch.rand(1, dtype=s.x.dtype), s.y)
+
+
+class NotNamed(Tracking):
+    def init(self, x, net):
+        return (x, x)
+
+
+class WrongOrder(Tracking):
+    def init(self, x, net):
+        return NamedTuple("Swapped", [("y", torch.Tensor), ("x", torch.Tensor)])(x, x)
+
+    def step(self, s, net):
+        return s
+
+
+class ByPosition(Tracking):
+    """Uses a row's position in the process where its number among all was meant."""
+
+    def step(self, s, net):
+        return Pair(s.x + torch.arange(len(s.x), dtype=s.x.dtype)[:, None], s.y)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (Meddling, "rows may meet in net.mix only"),
+        (InPlace, "in place"),
+        (Remembering, "keep all memory in the state"),
+        (GlobalChance, "torch's own generator"),
+        (WrongOrder, "first field"),
+        (ByPosition, "places give other bits"),
+    ],
+)
+def test_a_rule_that_breaks_a_clause_is_caught(rule, said):
+    with pytest.raises(AssertionError, match=said):
+        check_algorithm(rule())
+
+
+def test_a_state_that_is_no_named_tuple_is_caught():
+    with pytest.raises((AssertionError, AttributeError)):
+        check_algorithm(NotNamed())

@@ -1,0 +1,194 @@
+"""Runs on disk: complete, readable whatever happens, and resumed to the same bits."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+import torch
+
+import peerloom as pl
+from peerloom.errors import DataError, DivergedError
+from peerloom.measures import METRICS
+from peerloom.runs import RunFolder, find_runs
+
+
+def experiment(**changes):
+    exp = pl.Experiment(
+        graph=pl.graphs.geometric(6, radius=0.6, seed=2),
+        problem=pl.problems.Classification("svm", partition=pl.problems.Labels(2), batch=4),
+        algorithm=pl.algorithms.DSpodFL(lr=0.05),
+        schedule=pl.schedules.Bernoulli(pl.laws.Beta(0.5, 0.5), pl.laws.Beta(0.5, 0.5)),
+        rounds=40,
+        evaluate=pl.Evaluate(every=7),
+        seed=3,
+    )
+    return replace(exp, **changes)
+
+
+def same_but_for_time(one, two):
+    return one.drop("seconds").equals(two.drop("seconds"))
+
+
+def test_a_run_leaves_all_that_is_needed(tmp_path):
+    result = pl.simulate(experiment(), out=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "config.toml", "metrics.parquet", "network.json", "run.json", "state.npz",
+    ]  # fmt: skip
+    run = RunFolder(tmp_path).read()
+    assert run.info["status"] == "done"
+    assert run.info["seed"] == 3
+    assert run.info["versions"]["torch"] == torch.__version__
+    assert run.metrics.equals(result.metrics)
+    assert run.metrics["round"].to_list() == [0, 7, 14, 21, 28, 35, 40]
+    with np.load(tmp_path / "state.npz", allow_pickle=False) as state:
+        assert np.array_equal(state["state/x"], result.x.numpy())
+        assert int(state["t"]) == 40
+    again = pl.simulate(RunFolder(tmp_path).experiment())
+    assert torch.equal(again.x, result.x)
+
+
+def test_the_table_has_every_metric_that_is_documented():
+    table = pl.simulate(experiment(rounds=2)).metrics
+    assert table.columns == list(METRICS)
+    last = table.row(-1, named=True)
+    assert last["mean_accuracy"] == pytest.approx(np.mean(last["client_accuracy"]))
+    assert last["mean_loss"] == pytest.approx(np.mean(last["client_loss"]))
+    assert last["delay"] == pytest.approx(last["processing_delay"] + last["transmission_delay"])
+
+
+def test_measures_against_plain_loops():
+    exp = experiment(rounds=10, dtype="float64")
+    result = pl.simulate(exp)
+    data, x = exp.problem.data, result.x.numpy()
+    hits, losses = [], []
+    for row in [*x, x.mean(axis=0)]:
+        weight, bias = row[:640].reshape(10, 64), row[640:]
+        scores = data.test_x.astype(float) @ weight.T + bias
+        hits.append((scores.argmax(axis=1) == data.test_y).mean())
+        loss = 0.0
+        for score, label in zip(scores, data.test_y, strict=True):
+            loss += sum(max(0, 1 - score[label] + score[c]) for c in range(10) if c != label) / 10
+        losses.append(loss / len(scores))
+    last = result.metrics.row(-1, named=True)
+    assert last["client_accuracy"] == pytest.approx(hits[:-1])
+    assert last["average_accuracy"] == pytest.approx(hits[-1])
+    assert last["client_loss"] == pytest.approx(losses[:-1])
+    assert last["average_loss"] == pytest.approx(losses[-1])
+    spread = sum(np.sum((row - x.mean(axis=0)) ** 2) for row in x) / len(x)
+    assert last["consensus"] == pytest.approx(spread)
+
+
+@pytest.mark.parametrize("stop_at", [0, 1, 13, 39])
+def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path, stop_at):
+    whole = pl.simulate(experiment())
+    seen = []
+    first = pl.simulate(experiment(), out=tmp_path, on_round=seen.append, stop=lambda: seen[-1] >= stop_at)
+    assert not first.finished
+    assert RunFolder(tmp_path).info()["status"] == "interrupted"
+    rest = pl.simulate(RunFolder(tmp_path).experiment(), out=tmp_path, resume=True)
+    assert torch.equal(rest.x, whole.x)
+    assert same_but_for_time(rest.metrics, whole.metrics)
+    for name, values in whole.ledger.arrays().items():
+        assert np.array_equal(rest.ledger.arrays()[name], values), name
+    assert RunFolder(tmp_path).info()["status"] == "done"
+
+
+def test_until_delay_ends_with_an_evaluation(tmp_path):
+    result = pl.simulate(experiment(until_delay=20.0), out=tmp_path)
+    assert result.finished
+    assert result.rounds < 40
+    last = result.metrics.row(-1, named=True)
+    assert last["round"] == result.rounds
+    assert last["delay"] >= 20 > result.metrics["delay"][-2]
+
+
+def test_a_run_that_diverges_keeps_what_it_measured(tmp_path):
+    exp = pl.Experiment(
+        graph=pl.graphs.ring(3),
+        problem=pl.testing.random_quadratic(3, 2),
+        algorithm=pl.algorithms.DGD(lr=50.0),
+        rounds=200,
+        evaluate=pl.Evaluate(every=5),
+    )
+    with pytest.raises(DivergedError) as caught:
+        pl.simulate(exp, out=tmp_path)
+    run = RunFolder(tmp_path).read()
+    assert run.info["status"] == "diverged"
+    assert run.info["round"] == caught.value.round
+    assert 0 < len(run.metrics) <= caught.value.round / 5 + 1
+    assert run.metrics["round"].max() < caught.value.round
+
+
+def test_a_killed_run_can_be_read_and_resumed(tmp_path):
+    """kill -9 at a random moment, while checkpoints are written after every round."""
+    code = (
+        "import sys, time, peerloom as pl, peerloom.runs.runner as runner; runner.SAVE_EVERY = 0.0\n"
+        "sys.path.insert(0, sys.argv[2]); from test_runs import experiment\n"
+        "pl.simulate(experiment(), out=sys.argv[1], on_round=lambda t: (print(t, flush=True), time.sleep(0.02)))\n"
+    )
+    here = str(Path(__file__).parent)
+    child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), here], stdout=subprocess.PIPE, text=True)
+    while int(child.stdout.readline()) < 9:
+        pass
+    time.sleep(0.013)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    run = RunFolder(tmp_path).read()
+    assert run.info["status"] == "running"
+    assert run.metrics["round"].to_list()[0] == 0
+    rest = pl.simulate(RunFolder(tmp_path).experiment(), out=tmp_path, resume=True)
+    whole = pl.simulate(experiment())
+    assert torch.equal(rest.x, whole.x)
+    assert same_but_for_time(rest.metrics, whole.metrics)
+
+
+def test_metrics_newer_than_the_state_are_measured_again(tmp_path):
+    """Killed between the two files: the metrics are ahead of the state."""
+    pl.simulate(experiment(), out=tmp_path, stop=lambda: (tmp_path / "state.npz").exists(), on_round=None)
+    seen = []
+    pl.simulate(experiment(), out=tmp_path / "late", on_round=seen.append, stop=lambda: seen[-1] >= 20)
+    early = []
+    pl.simulate(experiment(), out=tmp_path / "early", on_round=early.append, stop=lambda: early[-1] >= 8)
+    (tmp_path / "late" / "metrics.parquet").replace(tmp_path / "early" / "metrics.parquet")
+    rest = pl.simulate(experiment(), out=tmp_path / "early", resume=True)
+    assert same_but_for_time(rest.metrics, pl.simulate(experiment()).metrics)
+
+
+def test_the_network_is_kept_as_it_was_drawn(tmp_path):
+    exp = experiment(rounds=1, schedule=pl.schedules.Bernoulli(pl.laws.Beta(0.05, 0.05), pl.laws.Beta(0.05, 0.05)))
+    pl.simulate(exp, out=tmp_path)
+    network = json.loads((tmp_path / "network.json").read_text())
+    links = network["layers"]["peers"]
+    assert min(network["node_probability"] + links["probability"]) == 0.01
+    assert network["clipped"]["nodes"] == sum(p == 0.01 for p in network["node_probability"]) > 0
+    assert network["clipped"]["links"] == sum(p == 0.01 for p in links["probability"]) > 0
+    chance = dict(zip(zip(links["source"], links["target"], strict=True), links["probability"], strict=True))
+    assert all(chance[i, j] == chance[j, i] for i, j in chance)
+
+
+def test_a_problem_without_accuracy_has_none(tmp_path):
+    exp = pl.Experiment(
+        graph=pl.graphs.ring(3), problem=pl.testing.random_quadratic(3, 2), algorithm=pl.algorithms.DGD(0.1), rounds=3
+    )
+    table = pl.simulate(exp, out=tmp_path).metrics
+    assert table["mean_accuracy"].null_count() == len(table)
+    assert polars.read_parquet(tmp_path / "metrics.parquet").equals(table)
+
+
+def test_what_is_no_run_says_so(tmp_path):
+    with pytest.raises(DataError, match="holds no run"):
+        find_runs(tmp_path)
+    with pytest.raises(DataError, match="holds no run"):
+        find_runs(tmp_path / "nowhere")
+    pl.simulate(experiment(rounds=1), out=tmp_path)
+    (tmp_path / "state.npz").write_bytes(b"not a state")
+    with pytest.raises(DataError, match="cannot be read"):
+        pl.simulate(experiment(rounds=1), out=tmp_path, resume=True)
