@@ -1,0 +1,58 @@
+"""What the documents show works as shown."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import peerloom as pl
+from peerloom.config import comparison_from
+
+ROOT = Path(__file__).parent.parent
+
+
+def blocks(path, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / path).read_text(), flags=re.M | re.S)
+
+
+def test_the_skeleton_of_a_new_algorithm_works(tmp_path, monkeypatch):
+    rule, check = blocks("docs/new-algorithm.md", "python")
+    (tmp_path / "mine.py").write_text(rule)
+    monkeypatch.syspath_prepend(tmp_path)
+    exec(compile(check, "new-algorithm.md", "exec"), {})
+    (table,) = map(tomllib.loads, blocks("docs/new-algorithm.md", "toml"))
+    table |= {"rounds": 30, "seeds": [1]}
+    for exp in comparison_from(table).experiments:
+        result = pl.simulate(exp)
+        assert result.metrics["mean_loss"][-1] < result.metrics["mean_loss"][0]
+    sys.modules.pop("mine", None)
+
+
+def test_the_example_of_the_readme_runs(capsys):
+    (code,) = blocks("README.md", "python")
+    assert len(code.strip().splitlines()) <= 15
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out
+
+
+def test_the_readme_has_two_commands_on_its_first_screen():
+    first = (ROOT / "README.md").read_text().split("\n## ")[0]
+    assert re.findall(r"^make \w+", first, flags=re.M) == ["make run", "make test"]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
+def test_links_between_documents_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target
+
+
+def test_the_glossary_names_things_that_exist():
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    for owner, name in re.findall(r"`(Links|Ledger|Cycle|Every|DFedAvg|Activity)\.(\w+)", text):
+        import peerloom.core as core
+
+        home = getattr(core, owner, None) or getattr(pl.schedules, owner, None) or getattr(pl.algorithms, owner)
+        assert name in home.__dict__ or name in home.__dataclass_fields__, f"{owner}.{name}"
