@@ -105,7 +105,8 @@ class Coins:
         self._law_seed = draws.seed if schedule.seed is None else schedule.seed
         if has_coins(given) and not isinstance(given, Law) and np.shape(given) not in ((), (len(ids),)):
             raise ConfigError(
-                f"Bernoulli: {np.size(given)} probabilities were given for {len(ids)} rows. Give one for each."
+                f"Bernoulli: {np.size(given)} probabilities were given for {len(ids)} rows, in shape {np.shape(given)}. "
+                f"Give one number, or [{len(ids)}]."
             )
 
     def flip(self, t: int) -> Bools:
