@@ -1,0 +1,132 @@
+"""The whole benchmark as one document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from ..core import ConfigError, PeerloomError, nearest
+from ..problems import Classification
+from .agreement import check
+from .cases import CASES, Case, experiment
+from .contenders import Contender, NumpyLoop, PapersLoop, Simulator
+from .machine import Machine, facts, work_of
+from .overhead import OVERHEAD_CASE, overhead
+from .processes import memory, startup
+from .timing import interleaved
+
+__all__ = ["PARTS", "Line", "run"]
+
+_OVERHEAD, _MEMORY, _STARTUP = 0.25, 1.5, 1.0  # wanted: a share, GB, seconds
+
+
+@dataclass(frozen=True)
+class Line:
+    """One figure, what is wanted of it, and whether it is reached. Where nothing is wanted, it is there to be known."""
+
+    case: str
+    what: str
+    value: float | None
+    unit: str
+    wanted: float | None = None
+    sense: Literal[">=", "<"] = ">="
+    error: str | None = None
+
+    @property
+    def met(self) -> bool | None:
+        """None where there is no wish; a figure that could not be taken is not met."""
+        if self.wanted is None:
+            return None
+        if self.value is None:
+            return False
+        return self.value >= self.wanted if self.sense == ">=" else self.value < self.wanted
+
+
+def run(
+    cases: list[str] | None = None, seconds: float = 2.0, progress: Callable[[str], None] | None = None
+) -> dict[str, Any]:
+    """Measure the named parts (all of them by default), each for about `seconds`, and return a JSON-able document.
+
+    machine  versions, threads, and the two speeds that bounds are made of
+    lines    the figures: case, what, value, unit, wanted, sense, met, error
+    rounds   the milliseconds behind them, one entry per workload
+    """
+    named = list(PARTS) if cases is None else cases
+    for name in named:
+        if name not in PARTS:
+            raise ConfigError(f"bench: there is no case '{name}'. {nearest(name, PARTS)}")
+    if seconds <= 0:
+        raise ConfigError(f"bench: seconds must be above 0, found {seconds}.")
+    say = progress or (lambda _: None)
+    say("machine: large product, large copy")
+    machine = Machine.measured()
+    lines: list[Line] = []
+    rounds: list[dict[str, Any]] = []
+    for name in named:
+        say(name)
+        if name in CASES:
+            entry, found = _compare(name, CASES[name], machine, seconds)
+            rounds.append(entry)
+            lines += found
+        else:
+            lines += _EXTRAS[name](seconds)
+    judged = [asdict(line) | {"met": line.met} for line in lines]
+    return {"machine": facts(machine), "lines": judged, "rounds": rounds}
+
+
+def _compare(name: str, case: Case, machine: Machine, seconds: float) -> tuple[dict[str, Any], list[Line]]:
+    """One workload: do the contenders agree, how long is a round of each, how far is the machine's bound."""
+    agreement = check(name, case)
+    exp = experiment(case)
+    assert isinstance(exp.problem, Classification)
+    simulator = Simulator(exp)
+    x0 = simulator.now.x
+    contenders: dict[str, Contender] = {
+        "simulator": simulator,
+        "papers": PapersLoop(exp.problem, exp.graph, simulator.parts, x0),
+    }
+    if case.with_numpy:
+        contenders["numpy"] = NumpyLoop(exp.graph, simulator.parts, x0)
+    ms = interleaved({who: contender.round for who, contender in contenders.items()}, seconds)
+    work = work_of(exp.problem, exp.graph)
+    bound = work.bound(machine)
+    entry = {
+        "case": name, "clients": case.clients, "links": len(exp.graph.peers), "parameters": exp.problem.n,
+        "ms": ms, "agreement": agreement, "flops": work.flops, "bytes": work.bytes,
+        "bound_ms": bound, "bound_by": work.limit(machine),
+    }  # fmt: skip
+    lines = [Line(name, "times faster than the papers' style", ms["papers"] / ms["simulator"], "x", case.wanted)]
+    if case.with_numpy:
+        lines.append(Line(name, "times faster than a NumPy loop", ms["numpy"] / ms["simulator"], "x"))
+    lines.append(Line(name, "share of the machine's bound", 100 * bound / ms["simulator"], "%"))
+    return entry, lines
+
+
+def _overhead(seconds: float) -> list[Line]:
+    ms = overhead(seconds)
+    share = 1 - ms["kernels"] / ms["round"]
+    parts = [Line("overhead", f"{part} of {OVERHEAD_CASE}", value, "ms") for part, value in ms.items()]
+    return [Line("overhead", "share of a round that is not arithmetic", 100 * share, "%", 100 * _OVERHEAD, "<"), *parts]
+
+
+def _memory(_: float) -> list[Line]:
+    """Peak of a run, and of a run that also judged its models."""
+    whats = {"rounds": "peak of softmax-1000, rounds alone", "judged": "the same, all models judged on 10,000 samples"}
+    try:
+        found = memory()
+    except PeerloomError as error:
+        return [Line("memory", what, None, "GB", _MEMORY, "<", str(error)) for what in whats.values()]
+    return [Line("memory", what, found[key], "GB", _MEMORY, "<") for key, what in whats.items()]
+
+
+def _startup(_: float) -> list[Line]:
+    what = "time of `peerloom --help`"
+    try:
+        return [Line("startup", what, startup(), "s", _STARTUP, "<")]
+    except PeerloomError as error:
+        return [Line("startup", what, None, "s", _STARTUP, "<", str(error))]
+
+
+_EXTRAS: dict[str, Callable[[float], list[Line]]] = {"overhead": _overhead, "memory": _memory, "startup": _startup}
+PARTS: tuple[str, ...] = (*CASES, *_EXTRAS)

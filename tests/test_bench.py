@@ -1,0 +1,40 @@
+"""The benchmark compares like with like, and says what it found. How fast it is, no test asks."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from peerloom import bench
+from peerloom.bench import contenders
+from peerloom.bench.agreement import check
+from peerloom.bench.cases import CASES
+from peerloom.errors import ConfigError, PeerloomError
+
+
+@pytest.mark.parametrize("name", ["softmax-10", "mlp-10"])
+def test_the_contenders_compute_the_same_round(name):
+    assert all(difference < 1e-4 for difference in check(name, CASES[name]).values())
+
+
+def test_a_contender_that_computes_something_else_is_caught(monkeypatch):
+    monkeypatch.setattr(contenders, "LR", 1.01 * contenders.LR)
+    with pytest.raises(PeerloomError, match="softmax-10"):
+        check("softmax-10", CASES["softmax-10"])
+
+
+def test_the_document_is_json_and_can_be_shown():
+    document = bench.run(["softmax-10", "startup"], seconds=0.3)
+    assert json.loads(json.dumps(document)) == document
+    ratio = next(line for line in document["lines"] if line["what"] == "times faster than the papers' style")
+    assert ratio["wanted"] == 8.0
+    assert ratio["met"] == (ratio["value"] >= 8.0)
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(bench.render(document))
+    assert "softmax-10" in console.export_text()
+
+
+def test_an_unknown_case_is_named_with_the_nearest():
+    with pytest.raises(ConfigError, match="Did you mean 'softmax-10'"):
+        bench.run(["softmax-1oo"])
