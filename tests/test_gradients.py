@@ -60,10 +60,6 @@ def some_seeds():
 @pytest.mark.parametrize("name", MODELS)
 def test_every_strategy_gives_autograds_gradient(name, strategy):
     module, loss, x, inputs, labels = case(name)
-    if strategy == "closed" and name.startswith("mlp"):
-        with pytest.raises(ConfigError, match="'closed' needs one linear layer"):
-            STRATEGIES[strategy](module, LOSSES[loss])
-        return
     kept = x.clone()
     with torch.no_grad():
         found = STRATEGIES[strategy](module, LOSSES[loss]).gradients(x, inputs, labels, some_seeds)
@@ -74,13 +70,35 @@ def test_every_strategy_gives_autograds_gradient(name, strategy):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_strategy_gives_the_modules_scores(name, strategy):
-    if strategy == "closed" and name.startswith("mlp"):
-        return
     module, loss, x, inputs, _ = case(name)
     found = list(STRATEGIES[strategy](module, LOSSES[loss]).scores(x, inputs[0], list))
     for row, scores in zip(x, found, strict=True):
         nn.utils.vector_to_parameters(row.clone(), module.parameters())
         torch.testing.assert_close(scores, module(inputs[0]).detach(), rtol=1e-12, atol=1e-12)
+
+
+def test_the_closed_form_refuses_what_it_cannot_differentiate():
+    shared = nn.Linear(4, 4)
+    for module in (
+        nn.Sequential(nn.Linear(4, 4), nn.Tanh()),
+        nn.Sequential(shared, shared),
+        nn.Sequential(nn.Flatten(0), nn.Linear(4, 4)),
+        nn.ReLU(),
+    ):
+        with pytest.raises(ConfigError, match="'closed' needs linear layers and ReLU"):
+            STRATEGIES["closed"](module, LOSSES["hinge"])
+
+
+def test_relus_are_found_wherever_they_stand():
+    """One ReLU object in several places, and one behind the scores."""
+    relu = nn.ReLU()
+    module = nn.Sequential(nn.Linear(5, 4), relu, nn.Linear(4, 4, bias=False), nn.Linear(4, 3), relu).double()
+    _, _, _, inputs, labels = case("softmax")
+    inputs = inputs[..., :5].contiguous()
+    x = torch.randn(ROWS, sum(p.numel() for p in module.parameters()), dtype=torch.float64)
+    with torch.no_grad():
+        found = STRATEGIES["closed"](module, LOSSES["cross_entropy"]).gradients(x, inputs, labels, some_seeds)
+    torch.testing.assert_close(found, by_autograd(module, "cross_entropy", x, inputs, labels), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -138,8 +156,11 @@ def chosen(model, shape, batch):
 
 def test_the_fastest_strategy_that_fits_is_chosen():
     assert chosen(Linear(), (784,), 16) == "closed"
-    assert chosen(MLP(), (784,), 16) == "vmap"  # 6 * 109,184 * 16 = 10 million operations
-    assert chosen(MLP(), (784,), 128) == "loop"  # 84 million: above the 50 million of the design
+    assert chosen(MLP(), (784,), 128) == "closed"
+    bent = nn.Sequential(nn.Linear(784, 128), nn.Tanh(), nn.Linear(128, 64), nn.Tanh(), nn.Linear(64, 10))
+    sample = torch.zeros(1, 784)
+    assert choose("auto", bent, LOSSES["hinge"], sample, 16) == "vmap"  # 6 * 109,184 * 16 = 10 million operations
+    assert choose("auto", bent, LOSSES["hinge"], sample, 128) == "loop"  # 84 million: above the 50 million of the design
     assert chosen(CNN(), (28, 28), 16) == "loop"
     assert choose("loop", nn.Linear(2, 2), LOSSES["hinge"], torch.zeros(1, 2), 1) == "loop"
     for part in (nn.Dropout(0.1), nn.BatchNorm1d(4)):

@@ -84,8 +84,9 @@ def test_a_bare_tensor_is_pulled():
 SIZES = {
     "dense, undirected": graphs.geometric(30, radius=0.4),
     "dense, directed": graphs.random_digraph(20, p=0.3),
-    "largest dense": graphs.small_world(127),
-    "smallest sparse": graphs.small_world(128),
+    "largest dense": graphs.small_world(47),
+    "smallest sparse": graphs.small_world(48),
+    "many rows, yet dense": graphs.complete(60),
     "sparse, undirected": graphs.regular(150, degree=4),
     "sparse, directed": graphs.random_digraph(140, p=0.05),
     "sparse, with a lonely row": graphs.from_edges(130, [(i, i + 1) for i in range(128)], directed=True),
@@ -107,15 +108,25 @@ def test_matrix_path_equals_link_path(name, p):
         check_close(one.numpy(), fast.mix(offer).numpy())
 
 
-def test_the_sparse_path_is_really_sparse_from_128_rows():
-    kinds = {
-        rows: MatrixMixer(graphs.ring(rows).peers, torch.float64, torch.device("cpu"))._matrix(
-            pull(torch.zeros(rows, 1)), np.ones(2 * rows, bool)
-        )
-        for rows in (127, 128)
-    }
-    assert kinds[127].layout == torch.strided
-    assert kinds[128].layout == torch.sparse_csr
+@pytest.mark.parametrize(
+    ("graph", "layout"),
+    [
+        (graphs.ring(47), torch.strided),
+        (graphs.ring(48), torch.sparse_csr),
+        (graphs.regular(60, degree=8), torch.sparse_csr),  # 9 of 60 in each row: less than a sixth
+        (graphs.regular(60, degree=10), torch.strided),
+    ],
+)
+def test_few_rows_and_full_matrices_are_dense_others_sparse(graph, layout):
+    mixer = MatrixMixer(graph.peers, torch.float64, torch.device("cpu"))
+    assert mixer._matrix(pull(torch.zeros(graph.rows, 1)), np.ones(len(graph.peers), bool)).layout == layout
+
+
+def test_a_wide_sparse_product_is_the_same_in_pieces():
+    graph, x = graphs.ring(50), torch.randn(50, 10_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    mixer = MatrixMixer(graph.peers, torch.float64, torch.device("cpu"))
+    mixed = mixer(pull(x), np.ones(len(graph.peers), bool))
+    torch.testing.assert_close(mixed, torch.from_numpy(graph.peers.matrix()) @ x, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["dense, directed", "sparse, directed"])

@@ -282,7 +282,7 @@ def test_directed_graphs_have_arrows_and_undirected_links_are_drawn_once(learned
 def test_references_come_from_the_docstrings():
     sentence, reference = about("DSpodFL")
     assert sentence.startswith("Decentralized sporadic federated learning")
-    assert "eqs. (3)-(5)" in reference
+    assert "eqs. (2)-(4)" in reference
     assert "\n" not in reference
     assert about("SomebodysOwn")[1] == ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
 from ..core import CyclePlan, HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
@@ -61,7 +62,7 @@ class DSpodFL:
     def step(self: HasRate, s: State, net: Net) -> State:
         """Mix and adapt, both from the old models."""
         v, alpha = net.active(), rate_at(self.lr, net.t)
-        return State(net.mix(s.x) - alpha * net.grad(s.x, v))
+        return State(torch.sub(net.mix(s.x), net.grad(s.x, v), alpha=alpha))  # mixed - alpha * gradient, in one pass
 
 
 @dataclass(frozen=True)

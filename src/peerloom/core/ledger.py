@@ -74,7 +74,7 @@ class Ledger:
         account.messages[out] += 1
         account.bits[out] += bits
         account.time[out] += cost[out]
-        account.share[out] += cost[out] / np.sum(cost / links.in_degree[links.dst])
+        account.share[out] += cost[out] / (cost @ links.share)
 
     @property
     def gradients(self) -> int:
@@ -101,7 +101,7 @@ class Ledger:
         for name, account in self.layers.items():
             links = self.network.layers[name]
             spent = account.share if normalised else account.time / links.rows
-            total += float(np.sum(spent / links.in_degree[links.dst]))
+            total += float(spent @ links.share)
         return total
 
     def delay(self, *, normalised: bool = False) -> float:

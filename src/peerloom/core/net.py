@@ -47,6 +47,7 @@ class Net:
         self.ledger = Ledger(network)
         self._here = np.full(network.rows, -1)
         self._here[place.rows] = np.arange(len(place.rows))
+        self._sends = {name: self._here[links.src] >= 0 for name, links in network.layers.items()}
         self._mixes = 0
         self._mixers: dict[str, MatrixMixer] = {}
 
@@ -87,7 +88,7 @@ class Net:
         """One message per live link, carrying every offer; each is combined by its own law. A bare tensor is pulled."""
         laws = [offer if isinstance(offer, Offer) else pull(offer) for offer in offers]
         links, live = self.network.layer(over), self.activity.links(self.t, over)
-        out = np.flatnonzero(live & (self._here[links.src] >= 0))
+        out = np.flatnonzero(live & self._sends[over])
         bits = sum(self.message.bits(law.value.shape[1], law.value.dtype) for law in laws)
         self.ledger.sent(over, out, bits, 1 / self.resources.link_probability(self.t, over))
         self._mixes += 1

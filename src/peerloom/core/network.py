@@ -87,6 +87,11 @@ class Links:
         return np.bincount(self.dst, minlength=self.rows).astype(np.int64)
 
     @cached_property
+    def share(self) -> Floats:
+        """What each link is of all that lead to its receiver: 1 / in-degree."""
+        return 1 / self.in_degree[self.dst]
+
+    @cached_property
     def out_degree(self) -> Ids:
         """How many links leave each row."""
         return np.bincount(self.src, minlength=self.rows).astype(np.int64)

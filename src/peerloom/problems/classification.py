@@ -136,8 +136,9 @@ class LocalClassification:
             return every if only is None else [every[only]]
 
         if self._problem.batch is not None:
-            u = self._draws("batch", t, self._place.rows, self._problem.batch)[on]
-            picks = self._flat[self._offsets[on, None] + (u * self._sizes[on, None]).astype(np.int64)]
+            some = slice(None) if len(on) == len(x) else on  # a slice copies nothing
+            u = self._draws("batch", t, self._place.rows, self._problem.batch)[some]
+            picks = self._flat[self._offsets[some, None] + (u * self._sizes[some, None]).astype(np.int64)]
             g = self._of(mine, picks, seeds)
         elif len(set(self._sizes[on])) == 1:
             g = self._of(mine, np.stack([self.parts[k] for k in on]), seeds)
@@ -168,7 +169,7 @@ class LocalClassification:
     def _of(self, x: Tensor, picks: Ids, seeds: Seeds) -> Tensor:
         flat = torch.from_numpy(picks.reshape(-1)).to(x.device)
         inputs = self._inputs.index_select(0, flat).view(*picks.shape, *self._inputs.shape[1:])
-        return self._gradients.gradients(x, inputs, self._labels[flat].view(picks.shape), seeds)
+        return self._gradients.gradients(x, inputs, self._labels.index_select(0, flat).view(picks.shape), seeds)
 
     def _tensors(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> tuple[Tensor, Tensor]:
         whole = bool(self._problem.data.classes)

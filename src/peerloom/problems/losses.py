@@ -28,7 +28,8 @@ def _cross_entropy(s: Tensor, y: Tensor) -> Tensor:
 
 
 def _cross_entropy_slope(s: Tensor, y: Tensor) -> Tensor:
-    p = torch.softmax(s, dim=-1)
+    # Over an outer dimension, torch's softmax of a few classes is ten times faster, and ClosedForm's scores lie that way.
+    p = torch.softmax(s.transpose(-1, -2), dim=-2).transpose(-1, -2)
     return p.scatter_add_(-1, y.unsqueeze(-1), torch.full_like(p[..., :1], -1.0))
 
 

@@ -22,15 +22,17 @@ class FixedActivity:
     """Who acts as two functions of the round; every row and link is able to act at any time (d = b = 1)."""
 
     def __init__(self, network: Network, nodes: Callable[[int], Bools], links: Callable[[int, str], Bools]) -> None:
-        self._network, self.nodes, self.links = network, nodes, links
+        self.nodes, self.links = nodes, links
+        self._of_rows = np.ones(network.rows)
+        self._of_links = {name: np.ones(len(layer)) for name, layer in network.layers.items()}
 
     def node_probability(self, t: int) -> Floats:
         """d_i = 1."""
-        return np.ones(self._network.rows)
+        return self._of_rows
 
     def link_probability(self, t: int, layer: str) -> Floats:
         """b_ij = 1."""
-        return np.ones(len(self._network.layers[layer]))
+        return self._of_links[layer]
 
 
 @dataclass(frozen=True)
