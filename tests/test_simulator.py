@@ -140,7 +140,7 @@ def stiff(row, curvature=40.0, clients=5):
     return Quadratic(A, np.ones((clients, 1)))
 
 
-@pytest.mark.parametrize("lr", [0.2, 1.0, 1e3, 1e20, 1e300])
+@pytest.mark.parametrize("lr", [0.2, 1.0, 1e3, 1e20, 1e30])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("links", [0.0, 0.5])
 def test_divergence_is_named_by_its_first_round_and_row(lr, dtype, links):
@@ -153,9 +153,9 @@ def test_divergence_is_named_by_its_first_round_and_row(lr, dtype, links):
     assert (error.value.round, error.value.row) == wanted
 
 
-@pytest.mark.parametrize("rounds", [5, 6, 7, 8, 9])
+@pytest.mark.parametrize("rounds", [9, 10, 11, 12, 13])
 def test_divergence_in_the_last_rounds_is_found(rounds):
-    exp = experiment(GRAPH, DGD(1e60), rounds=rounds)
+    exp = experiment(GRAPH, DGD(1e30), rounds=rounds)
     wanted = first_bad(exp)
     if wanted is None:
         assert torch.isfinite(final(exp).x).all()
@@ -166,7 +166,7 @@ def test_divergence_in_the_last_rounds_is_found(rounds):
 
 
 def test_divergence_is_found_although_the_delay_ends_the_run():
-    exp = experiment(GRAPH, DGD(1e60), rounds=1000, until_delay=20.0)
+    exp = experiment(GRAPH, DGD(1e30), rounds=1000, until_delay=28.0)
     with pytest.raises(DivergedError):
         final(exp)
 

@@ -18,6 +18,9 @@ class Rate(Protocol):
         """The step size of round t."""
 
 
+LARGEST = 1e30  # a step size beyond this fits no float32
+
+
 class HasRate(Protocol):
     """Any rule with a step size."""
 
@@ -77,7 +80,8 @@ def rate_at(lr: float | Rate, t: int) -> float:
 
 def check_rate(rule: HasRate) -> None:
     """Refuse a step size that cannot work."""
-    if not isinstance(rule.lr, Rate) and not 0 < rule.lr < float("inf"):
+    if not isinstance(rule.lr, Rate) and not 0 < rule.lr <= LARGEST:
         raise ConfigError(
-            f"{type(rule).__name__}.lr must be a number above 0 or a rate such as InverseSqrt; found {rule.lr}."
+            f"{type(rule).__name__}.lr must be a number above 0 (and at most {LARGEST:g}) or a rate such as InverseSqrt; "
+            f"found {rule.lr}."
         )
