@@ -185,3 +185,93 @@ def same_bits(one, other):
     """Equal to the last bit, signs of zeros included."""
     assert one.dtype == other.dtype == torch.float64
     return torch.equal(one.contiguous().view(torch.int64), other.contiguous().view(torch.int64))
+
+
+def degree_weights(network):
+    """(a, b) as tables [receiver][sender], no diagonals: Metropolis where links go both ways; elsewhere
+    a_ij = 1 / (1 + in-degree of i) and b_ij = 1 / (1 + out-degree of j) (section 1.2)."""
+    if not network.directed:
+        return metropolis(network), metropolis(network)
+    heard, m = neighbours(network), network.rows
+    listeners = [sum(j in heard[i] for i in range(m)) for j in range(m)]
+    a = [[1 / (1 + len(heard[i])) if j in heard[i] else 0.0 for j in range(m)] for i in range(m)]
+    b = [[1 / (1 + listeners[j]) if j in heard[i] else 0.0 for j in range(m)] for i in range(m)]
+    return a, b
+
+
+def random_weights(rng, m):
+    """A ring with random chords and weights of its own: A with unit row sums, B with unit column sums, the same zeros."""
+    linked = (rng.random((m, m)) < 0.4) | np.eye(m, dtype=bool) | np.roll(np.eye(m, dtype=bool), 1, axis=0)
+    A, B = (linked * rng.uniform(0.1, 1.0, (m, m)) for _ in range(2))
+    return A / A.sum(axis=1, keepdims=True), B / B.sum(axis=0)
+
+
+def mixing_matrices(network, weights=None):
+    """A and B when every link fires, own weights included; `weights` in place of those by degree."""
+    a, b = degree_weights(network) if weights is None else weights
+    every = np.ones((network.rows, network.rows), bool)
+    return np.array(realise(a, every, "row")), np.array(realise(b, every, "column"))
+
+
+def gradients(problem, X):
+    """A_i x_i - b_i of every client."""
+    return np.array([gradient(A, b, x) for A, b, x in zip(problem.A.tolist(), problem.b.tolist(), X.tolist(), strict=True)])
+
+
+def check_states(exp, path, wanted):
+    """Every round's state has the named rows that `wanted` yields, round 0 first."""
+    rounds = 0
+    for snapshot, named in zip(iterate(exp, path=path), wanted, strict=False):
+        for name, rows in named.items():
+            check_close(getattr(snapshot.state, name).numpy(), rows)
+        rounds += 1
+    assert rounds == exp.rounds + 1
+
+
+def check_runs_agree(one, other, fields=("x",), path="auto", later=0, tolerance=1e-12):
+    """Round t of one run is round t + later of the other."""
+    first, second = ([snapshot.state for snapshot in iterate(exp, path=path)] for exp in (one, other))
+    assert len(first) == len(second) - later
+    for ours, theirs in zip(first, second[later:], strict=True):
+        for name in fields:
+            check_close(getattr(ours, name).numpy(), getattr(theirs, name).numpy(), tolerance)
+
+
+def soft(x, level):
+    """Nearer to zero by `level`, and zero when that close."""
+    return math.copysign(max(abs(x) - level, 0.0), x)
+
+
+def prox_mcp(x, step, lam, theta):
+    """Section 1.4."""
+    if abs(x) <= step * lam:
+        return 0.0
+    if abs(x) <= theta * lam:
+        return math.copysign(abs(x) - step * lam, x) / (1 - step / theta)
+    return x
+
+
+def prox_scad(x, step, lam, theta):
+    """Section 1.4."""
+    if abs(x) <= (1 + step) * lam:
+        return soft(x, step * lam)
+    if abs(x) <= theta * lam:
+        return ((theta - 1) * x - math.copysign(step * theta * lam, x)) / (theta - 1 - step)
+    return x
+
+
+def proximal(prox, X, step):
+    """A scalar prox(x, step) on every coordinate of every client."""
+    return np.array([[prox(float(x), step) for x in row] for row in X])
+
+
+def composite_solution(problem, prox, weight=1.0, rounds=3000):
+    """argmin of the mean of the f_i plus weight * h, by proximal descent on one model."""
+    A, b = problem.A.mean(axis=0), problem.b.mean(axis=0)
+    step, x = 1 / np.linalg.eigvalsh(A).max(), np.zeros(len(b))
+    for _ in range(rounds):
+        new = np.array([prox(float(z), step * weight) for z in x - step * (A @ x - b)])
+        if np.array_equal(new, x):
+            break
+        x = new
+    return x

@@ -14,7 +14,7 @@ import difflib
 from collections.abc import Iterable
 from typing import ClassVar
 
-__all__ = ["ConfigError", "DataError", "DivergedError", "PeerloomError", "nearest"]
+__all__ = ["Caution", "ConfigError", "DataError", "DivergedError", "PeerloomError", "nearest"]
 
 
 class PeerloomError(Exception):
@@ -44,6 +44,10 @@ class DataError(PeerloomError):
     """A data set is missing, incomplete or not what it claims to be."""
 
     exit_code = 4
+
+
+class Caution(UserWarning):
+    """Something that can be run, but does not do what one may expect."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,8 +12,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from .core import Algorithm, ConfigError, Message, Network, Plan, Problem, Schedule, check_needs
+from .core import Algorithm, Caution, ConfigError, Message, Network, Plan, Problem, Schedule, check_needs
 from .messages import Dense
+from .problems import Zero
 from .schedules import Always, planned
 
 __all__ = ["Evaluate", "Experiment"]
@@ -81,9 +83,13 @@ class Experiment:
         if self.until_delay is not None and self.until_delay <= 0:
             raise ConfigError(f"until_delay must be above 0, found {self.until_delay}.")
         check_needs(self.algorithm, self.graph)
-        clients = getattr(self.problem, "clients", self.graph.rows)
-        if clients != self.graph.rows:
-            raise ConfigError(f"The problem has {clients} clients, graph '{self.graph.name}' {self.graph.rows}.")
+        clients = getattr(self.problem, "clients", self.graph.clients)
+        if clients != self.graph.clients:
+            raise ConfigError(f"The problem has {clients} clients, graph '{self.graph.name}' {self.graph.clients}.")
+        if hasattr(self.algorithm, "caution"):
+            regularised = getattr(self.problem, "h", None) not in (None, Zero())
+            if text := self.algorithm.caution(regularised):
+                warnings.warn(text, Caution, stacklevel=3)
 
     @property
     def name(self) -> str:
@@ -109,6 +115,8 @@ class Experiment:
         n = self.problem.n
         if x.shape == (n,):
             return x.repeat(len(rows), 1)
-        if x.shape == (self.graph.rows, n):
-            return x[torch.as_tensor(rows)]
-        raise ConfigError(f"x0 has shape {list(x.shape)}; give one vector [{n}], or one per row [{self.graph.rows}, {n}].")
+        if x.shape == (self.graph.clients, n):
+            hubs = x.mean(dim=0).repeat(self.graph.hubs, 1)  # of no matter: a hub's first model is what its workers send
+            return torch.cat([x, hubs])[torch.as_tensor(rows)]
+        clients = self.graph.clients
+        raise ConfigError(f"x0 has shape {list(x.shape)}; give one vector [{n}], or one per client [{clients}, {n}].")

@@ -46,6 +46,7 @@ KINDS: dict[str, Mapping[str, Callable[..., Any]]] = {
 PARTS = {
     "data": "data",
     "h": "regularisers",
+    "hub_graph": "graphs",
     "links": "laws",
     "lr": "rates",
     "model": "models",
@@ -53,7 +54,7 @@ PARTS = {
     "partition": "partitions",
     "resources": "schedules",
 }
-_BY_NAME_TOO = {"data", "h", "model", "partition", "resources"}  # these may be named by a bare string
+_BY_NAME_TOO = {"data", "h", "hub_graph", "model", "partition", "resources"}  # these may be named by a bare string
 
 
 def build(kind: str, given: object, where: str, **defaults: Any) -> Any:
@@ -97,7 +98,7 @@ def describe(part: object) -> Any:
     if isinstance(part, Network | Dataset):
         if not part.recipe:
             raise ConfigError(f"'{part.name}' was made from objects in memory, so a file cannot describe it.")
-        return {key: _plain(value) for key, value in part.recipe.items() if value is not None}
+        return {key: describe(value) for key, value in part.recipe.items() if value is not None}
     if isinstance(part, Tensor | np.ndarray | str | bool | int | float | list | tuple | np.generic):
         return _plain(part)
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
@@ -137,6 +138,8 @@ def _import(name: str, where: str) -> Callable[..., Any]:
 
 def _argument(make: Callable[..., Any], key: str, value: object, where: str) -> Any:
     kind = PARTS.get(key)
+    if kind == "laws" and (value.get("name") if isinstance(value, dict) else value) in list(SCHEDULES):
+        return build("schedules", value, where)  # Split's halves are schedules, where Bernoulli's are laws
     if key == "model" and isinstance(value, str):
         return value if value in MODELS else _find("models", value, where)
     if kind and (isinstance(value, dict) or (isinstance(value, str) and key in _BY_NAME_TOO)):

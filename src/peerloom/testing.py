@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .core import Algorithm, Draws, Network, Schedule
-from .engines import Path, build_net, iterate
+from .core import Algorithm, Draws, Message, Network, Schedule
+from .engines import MemoryWire, Path, build_net, iterate
 from .engines.places import run_in_places
 from .experiment import Experiment
-from .graphs import random_digraph, small_world
+from .graphs import hubs, random_digraph, ring, small_world
+from .messages import Dense
 from .problems import Quadratic
 from .schedules import Bernoulli, Explicit
 
@@ -28,27 +29,42 @@ def random_quadratic(clients: int, n: int, seed: int = 0) -> Quadratic:
     return Quadratic(A, 4 * u[:, n * n :])
 
 
-def check_algorithm(algorithm: Algorithm, graph: Network | None = None, rounds: int = 12, seed: int = 0) -> None:
+def check_algorithm(
+    algorithm: Algorithm,
+    graph: Network | None = None,
+    message: Message | None = None,
+    rounds: int = 12,
+    seed: int = 0,
+) -> None:
     """Put a rule through the contract; an AssertionError says which clause it breaks.
 
     1. its state is a named tuple of row tensors, x first; 2. a step changes nothing in place; 3. nothing is random but the
     draws, and nothing is remembered outside the state; 4. rows meet only in `net.mix`; 5. one process or many, the same
     bits and the same account; 6. link by link or as a matrix, the same numbers.
 
-    `graph` is the network to try it on; by default a small one of the kind the rule needs.
+    `graph` is the network to try it on, by default a small one of the kind the rule needs; `message` what links carry, by
+    default whole rows.
 
     >>> from peerloom.algorithms import DSpodFL
     >>> check_algorithm(DSpodFL(lr=0.1))
     """
     if graph is None:
-        graph = small_world(7, degree=4, rewire=0.3) if algorithm.needs.symmetric else random_digraph(7, p=0.4)
-    exp = _experiment(algorithm, graph, Bernoulli(nodes=0.6, links=0.5), rounds, seed)
+        graph = _graph_for(algorithm)
+    carried = Dense() if message is None else message
+    exp = _experiment(algorithm, graph, Bernoulli(nodes=0.6, links=0.5), carried, rounds, seed)
     _check_state(exp)
     _check_purity(exp)
     _check_memory(exp)
-    _check_rows_apart(_experiment(algorithm, graph, _silence(graph.rows, rounds), rounds, seed))
+    _check_rows_apart(_experiment(algorithm, graph, _silence(graph, rounds), carried, rounds, seed))
     _check_places(exp)
-    _check_paths(exp)
+    if carried.whole:
+        _check_paths(exp)
+
+
+def _graph_for(algorithm: Algorithm) -> Network:
+    if algorithm.needs.layers == ("up", "across", "down"):
+        return hubs(ring(3), workers=[2, 3, 1])
+    return small_world(7, degree=4, rewire=0.3) if algorithm.needs.symmetric else random_digraph(7, p=0.4)
 
 
 def _check_state(exp: Experiment) -> None:
@@ -68,7 +84,7 @@ def _check_state(exp: Experiment) -> None:
 
 @torch.no_grad()
 def _check_purity(exp: Experiment) -> None:
-    net = build_net(exp)
+    net = build_net(exp, wire=MemoryWire())
     x = exp.start(range(exp.graph.rows))
     kept = x.clone()
     state = exp.algorithm.init(x, net)
@@ -84,10 +100,10 @@ def _check_purity(exp: Experiment) -> None:
 def _check_memory(exp: Experiment) -> None:
     """A restart in the middle must give the same bits: all memory is in the state, all chance in the draws."""
     before = torch.get_rng_state()
-    whole = [snapshot.state for snapshot in iterate(exp)]
+    whole = [snapshot.state for snapshot in iterate(exp, path="links")]
     assert torch.equal(before, torch.get_rng_state()), "the rule draws from torch's own generator; use net.draw"
     middle = exp.rounds // 2
-    net = build_net(exp)
+    net = build_net(exp, wire=MemoryWire())
     state: Any = whole[middle]
     with torch.no_grad():
         for net.t in range(middle + 1, exp.rounds + 1):
@@ -100,7 +116,7 @@ def _check_memory(exp: Experiment) -> None:
 
 def _check_rows_apart(exp: Experiment) -> None:
     """Where no link ever fires, a row must not feel the others."""
-    start = exp.start(range(exp.graph.rows))
+    start = exp.start(range(exp.graph.clients))
     moved = start.clone()
     moved[0] += 10
     first, second = (_last(replace(exp, x0=x)) for x in (start, moved))
@@ -111,7 +127,7 @@ def _check_rows_apart(exp: Experiment) -> None:
 
 def _check_places(exp: Experiment) -> None:
     rows = exp.graph.rows
-    expected = torch.stack([snapshot.x for snapshot in iterate(exp, path="links")])
+    expected = torch.stack([snapshot.state.x for snapshot in iterate(exp, path="links")])
     ledger = list(iterate(exp, path="links"))[-1].ledger
     for places in ([[i] for i in range(rows)], [list(range(0, rows, 2)), list(range(1, rows, 2))]):
         found = run_in_places(exp, places)
@@ -129,15 +145,17 @@ def _check_paths(exp: Experiment) -> None:
     assert worst <= 1e-10, f"the matrix path and the link path differ by {worst:.1e}"
 
 
-def _experiment(algorithm: Algorithm, graph: Network, schedule: Schedule, rounds: int, seed: int) -> Experiment:
+def _experiment(
+    algorithm: Algorithm, graph: Network, schedule: Schedule, message: Message, rounds: int, seed: int
+) -> Experiment:
     """On quadratics, from a different first model in each row: zeros and equal rows would hide too much."""
-    problem = random_quadratic(graph.rows, 5, seed)
-    x0 = Draws(seed).once("testing/start", np.arange(graph.rows), lanes=5) + 0.5
-    return Experiment(graph, problem, algorithm, schedule, rounds=rounds, seed=seed, x0=x0, dtype="float64")
+    problem = random_quadratic(graph.clients, 5, seed)
+    x0 = Draws(seed).once("testing/start", graph.workers, lanes=5) + 0.5
+    return Experiment(graph, problem, algorithm, schedule, message, rounds, seed, x0, dtype="float64")
 
 
-def _silence(rows: int, rounds: int) -> Explicit:
-    return Explicit(nodes=np.ones((rounds + 1, rows), bool), links=np.zeros((rounds + 1, rows, rows), bool))
+def _silence(graph: Network, rounds: int) -> Explicit:
+    return Explicit(links=np.zeros((rounds + 1, graph.rows, graph.rows), bool))
 
 
 def _last(exp: Experiment, path: Path = "auto") -> Tensor:

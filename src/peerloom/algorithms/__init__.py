@@ -1,14 +1,70 @@
 """The algorithms, one per equation. They see the port and nothing else."""
 
 from ..core import Algorithm
+from .corrected import D2, EXTRA, NIDS
+from .depositum import DSMT, Depositum, ProxGT
 from .dspodfl import DGD, DFedAvg, DSpodFL, RandomizedGossip, SporadicSGD
+from .gossip import DSGD, CooperativeSGD
+from .mll_sgd import MLLSGD
+from .pame import PaME
+from .spod_gt import PeriodicGT, SpodGT, SporadicKGT, SporadicPushPull, SynchronousGT
+from .tracking import AB, DSGT, SGP, PushDIGing, PushPull, SubgradientPush
 
-__all__ = ["ALGORITHMS", "DGD", "DFedAvg", "DSpodFL", "RandomizedGossip", "SporadicSGD"]
+__all__ = [
+    "AB",
+    "ALGORITHMS",
+    "D2",
+    "DGD",
+    "DSGD",
+    "DSGT",
+    "DSMT",
+    "EXTRA",
+    "MLLSGD",
+    "NIDS",
+    "SGP",
+    "CooperativeSGD",
+    "DFedAvg",
+    "DSpodFL",
+    "Depositum",
+    "PaME",
+    "PeriodicGT",
+    "ProxGT",
+    "PushDIGing",
+    "PushPull",
+    "RandomizedGossip",
+    "SpodGT",
+    "SporadicKGT",
+    "SporadicPushPull",
+    "SporadicSGD",
+    "SubgradientPush",
+    "SynchronousGT",
+]
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
+    "AB": AB,
+    "CooperativeSGD": CooperativeSGD,
+    "D2": D2,
     "DFedAvg": DFedAvg,
     "DGD": DGD,
+    "DSGD": DSGD,
+    "DSGT": DSGT,
+    "DSMT": DSMT,
     "DSpodFL": DSpodFL,
+    "Depositum": Depositum,
+    "EXTRA": EXTRA,
+    "MLLSGD": MLLSGD,
+    "NIDS": NIDS,
+    "PaME": PaME,
+    "PeriodicGT": PeriodicGT,
+    "ProxGT": ProxGT,
+    "PushDIGing": PushDIGing,
+    "PushPull": PushPull,
     "RandomizedGossip": RandomizedGossip,
+    "SGP": SGP,
+    "SpodGT": SpodGT,
+    "SporadicKGT": SporadicKGT,
+    "SporadicPushPull": SporadicPushPull,
     "SporadicSGD": SporadicSGD,
+    "SubgradientPush": SubgradientPush,
+    "SynchronousGT": SynchronousGT,
 }

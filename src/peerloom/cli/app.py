@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -142,8 +143,15 @@ def show(document: Any, text: Any, as_json: bool) -> None:
 
 def main() -> None:
     """Run a command; errors raised on purpose become one message and their exit code."""
-    from ..errors import PeerloomError
+    from ..errors import Caution, PeerloomError
 
+    def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, Caution):
+            err.print(f"[bold yellow]caution:[/] {_escaped(str(message))}", highlight=False, soft_wrap=True)
+        else:
+            before(message, category, *place, **more)
+
+    before, warnings.showwarning = warnings.showwarning, tell
     try:
         app()
     except PeerloomError as error:

@@ -1,18 +1,19 @@
 """The vocabulary of Peerloom: rows, links, draws, offers, the port and the ledger."""
 
-from ..errors import ConfigError, DataError, DivergedError, PeerloomError, nearest
+from ..errors import Caution, ConfigError, DataError, DivergedError, PeerloomError, nearest
 from .algorithm import Algorithm, CyclePlan, Needs, Plan, check_needs
 from .draw import Draws, uniform
 from .ledger import Ledger
 from .net import Net
 from .network import Links, Network
 from .offers import Offer, average, pull, push
-from .ports import Activity, Delivery, Evaluation, LocalProblem, Message, Placement, Problem, Schedule, Wire
+from .ports import Activity, Delivery, Evaluation, LocalProblem, Message, Placement, Problem, Schedule, Trip, Wire
 from .rates import HasRate, InverseSqrt, Pieces, Rate, check_rate, rate_at
 
 __all__ = [
     "Activity",
     "Algorithm",
+    "Caution",
     "ConfigError",
     "CyclePlan",
     "DataError",
@@ -37,6 +38,7 @@ __all__ = [
     "Problem",
     "Rate",
     "Schedule",
+    "Trip",
     "Wire",
     "average",
     "check_needs",

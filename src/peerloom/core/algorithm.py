@@ -47,6 +47,7 @@ class CyclePlan:
     rounding: Literal["ceil", "floor"] = "ceil"
     sgd_while_aggregating: bool = False
     period: Literal["D+1", "D"] = "D+1"
+    opens: bool = False  # the aggregating round comes first in each period, in place of last
 
 
 @dataclass(frozen=True)

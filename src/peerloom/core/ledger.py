@@ -39,13 +39,15 @@ class LinkAccount:
 
     messages: Counts
     bits: Counts
+    paper_bits: Counts  # the same messages, counted as the papers do
     time: Floats  # sum over rounds of vhat_ij / b_ij
     share: Floats  # the same, each round divided by what it costs when every link fires
 
     @classmethod
     def empty(cls, links: int) -> LinkAccount:
         """All zero."""
-        return cls(np.zeros(links, np.int64), np.zeros(links, np.int64), np.zeros(links), np.zeros(links))
+        counts = [np.zeros(links, np.int64) for _ in range(3)]
+        return cls(counts[0], counts[1], counts[2], np.zeros(links), np.zeros(links))
 
 
 @dataclass
@@ -57,7 +59,7 @@ class Ledger:
     layers: dict[str, LinkAccount] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.rows = RowAccount.empty(self.network.rows)
+        self.rows = RowAccount.empty(self.network.clients)
         self.layers = {name: LinkAccount.empty(len(links)) for name, links in self.network.layers.items()}
 
     def computed(self, who: NDArray[np.int64], cost: Floats) -> None:
@@ -66,13 +68,14 @@ class Ledger:
         self.rows.time[who] += cost[who]
         self.rows.share[who] += cost[who] / cost.sum()
 
-    def sent(self, layer: str, out: NDArray[np.int64], bits: int, cost: Floats) -> None:
+    def sent(self, layer: str, out: NDArray[np.int64], bits: int, paper_bits: int, cost: Floats) -> None:
         """Links `out` carried one message of `bits` each; `cost` is 1 / b_ij of every link of the layer."""
         if not len(out):
             return
         account, links = self.layers[layer], self.network.layers[layer]
         account.messages[out] += 1
         account.bits[out] += bits
+        account.paper_bits[out] += paper_bits
         account.time[out] += cost[out]
         account.share[out] += cost[out] / (cost @ links.share)
 
@@ -90,6 +93,11 @@ class Ledger:
     def bytes(self) -> float:
         """Bytes sent on all links."""
         return sum(int(account.bits.sum()) for account in self.layers.values()) / 8
+
+    @property
+    def paper_bytes(self) -> float:
+        """Bytes sent on all links, counted as the papers do."""
+        return sum(int(account.paper_bits.sum()) for account in self.layers.values()) / 8
 
     def processing_delay(self, *, normalised: bool = False) -> float:
         """DSpodFL's processing delay: as run, sum over rounds of (1/m) sum_i v_i/d_i; normalised, as written."""

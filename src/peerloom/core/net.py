@@ -14,7 +14,7 @@ from .ledger import Ledger
 from .matrix import MatrixMixer
 from .network import Links, Network
 from .offers import Offer, pull
-from .ports import Activity, LocalProblem, Message, Placement, Wire
+from .ports import Activity, LocalProblem, Message, Placement, Trip, Wire
 
 __all__ = ["Net"]
 
@@ -48,23 +48,26 @@ class Net:
         self._here = np.full(network.rows, -1)
         self._here[place.rows] = np.arange(len(place.rows))
         self._sends = {name: self._here[links.src] >= 0 for name, links in network.layers.items()}
-        self._mixes = 0
+        self._turn, self._turn_of = 0, -1
+        self._heard = np.empty(0, np.int64)
         self._mixers: dict[str, MatrixMixer] = {}
 
     def active(self) -> Tensor:
         """v_i as a column: who computes in this round."""
-        return self._column(self.activity.nodes(self.t)[self.place.rows])
+        active = np.zeros(self.network.rows, bool)
+        active[: self.network.clients] = self.activity.nodes(self.t)
+        return self._column(active[self.place.rows])
 
     def grad(self, x: Tensor, v: Tensor | None = None) -> Tensor:
-        """v_i g_i(x_i), with one batch per row and round; rows with v_i = 0 are not computed."""
-        every = len(self.place.rows)
-        on = np.arange(every) if v is None else np.flatnonzero(v.cpu().numpy()[:, 0])
+        """v_i g_i(x_i), with one batch per row and round; rows with v_i = 0, and hubs, are not computed."""
+        clients = int(np.searchsorted(self.place.rows, self.network.clients))  # hosted rows are sorted, hubs are last
+        on = np.arange(clients) if v is None else np.flatnonzero(v[:clients].cpu().numpy()[:, 0])
         self.ledger.computed(self.place.rows[on], 1 / self.resources.node_probability(self.t))
-        if len(on) == every:
+        if len(on) == len(x):
             return self.problem.grad(x, on, self.t)
         g = torch.zeros_like(x)
         if len(on):
-            g[torch.from_numpy(on).to(x.device)] = self.problem.grad(x, on, self.t)
+            g[torch.from_numpy(on).to(x.device)] = self.problem.grad(x[:clients], on, self.t)
         return g
 
     def prox(self, z: Tensor, step: float) -> Tensor:
@@ -80,6 +83,10 @@ class Net:
         ids = np.zeros(1, np.int64) if shared else self.place.rows
         return self._column(self.draws(f"rule/{stream}", self.t, ids)[:, 0])
 
+    def heard(self) -> Tensor:
+        """How many messages each row got in the last mixing, as a column."""
+        return self._column(np.bincount(self._heard, minlength=self.network.rows)[self.place.rows])
+
     @overload
     def mix(self, offer: Offer | Tensor, /, *, over: str = "peers") -> Tensor: ...
     @overload
@@ -90,12 +97,15 @@ class Net:
         links, live = self.network.layer(over), self.activity.links(self.t, over)
         out = np.flatnonzero(live & self._sends[over])
         bits = sum(self.message.bits(law.value.shape[1], law.value.dtype) for law in laws)
-        self.ledger.sent(over, out, bits, 1 / self.resources.link_probability(self.t, over))
-        self._mixes += 1
+        paper_bits = sum(self.message.paper_bits(law.value.shape[1]) for law in laws)
+        self.ledger.sent(over, out, bits, paper_bits, 1 / self.resources.link_probability(self.t, over))
+        self._turn = self._turn + 1 if self._turn_of == self.t else 1
+        self._turn_of = self.t
         if self.wire is None:
             if over not in self._mixers:
                 self._mixers[over] = MatrixMixer(links, self.place.dtype, self.place.device)
             mixed = [self._mixers[over](law, live) for law in laws]
+            self._heard = links.dst[out]
         else:
             mixed = self._by_links(laws, links, out, np.flatnonzero(live & (self._here[links.dst] >= 0)), self.wire)
         return mixed[0] if len(mixed) == 1 else mixed
@@ -103,22 +113,23 @@ class Net:
     def _by_links(self, laws: list[Offer], links: Links, out: Ids, into: Ids, wire: Wire) -> list[Tensor]:
         """The readable path, and the only one between processes: link by link, in link order."""
 
-        def keys(of: Ids) -> Ids:  # a message's draws are keyed by its link, whatever its coin
-            return links.dst[of] * links.rows + links.src[of]
+        def trip(of: Ids) -> Trip:  # a message's draws are keyed by its link, whatever its coin
+            return Trip(self.draws, self.t, self._turn, links.dst[of] * links.rows + links.src[of], links.src[of])
 
         def pack(law: Offer) -> Tensor:
-            return self.message.pack(law.value[self._rows(links.src[out])], self.draws, self.t, keys(out))
+            return self.message.pack(law.value[self._rows(links.src[out])], trip(out))
 
         packed = [pack(law) for law in laws]
-        came = wire.swap((self.t, self._mixes), links, out, torch.cat(packed, dim=1), into)
+        came = wire.swap((self.t, self._turn), links, out, torch.cat(packed, dim=1), into)
         got, gone = torch.from_numpy(np.flatnonzero(came.arrived)), torch.from_numpy(np.flatnonzero(came.acked))
         into, out_acked = into[came.arrived], out[came.acked]
+        self._heard = links.dst[into]
         widths = [part.shape[1] for part in packed]
         mixed = []
         for law, mine, theirs in zip(laws, packed, torch.split(came.payload[got], widths, dim=1), strict=True):
             x = law.value
-            values, mask = self.message.unpack(theirs, x.shape[1], self.draws, self.t, keys(into))
-            given = self.message.unpack(mine[gone], x.shape[1], self.draws, self.t, keys(out_acked))[1]
+            values, mask = self.message.unpack(theirs, x.shape[1], trip(into))
+            given = self.message.unpack(mine[gone], x.shape[1], trip(out_acked))[1]
             weight = torch.from_numpy(links.weight(law.weight)).to(x)[:, None]
             total = self._add(weight[into] * mask * values, links.dst[into])
             mass = self._add(weight[into] * mask, links.dst[into])

@@ -119,7 +119,10 @@ class Links:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Rows and the layers of links between them. A plain graph has one layer, "peers"."""
+    """Rows and the layers of links between them. A plain graph has one layer, "peers".
+
+    The first rows are the clients, which hold data and compute; the last `hubs` rows only mix.
+    """
 
     rows: int
     layers: Mapping[str, Links]
@@ -127,6 +130,17 @@ class Network:
     directed: bool = False
     positions: Floats | None = None  # for drawing only
     recipe: Mapping[str, Any] = field(default_factory=dict)  # how it was made, so that a file can make it again
+    hubs: int = 0
+
+    @property
+    def clients(self) -> int:
+        """How many rows hold data. Problems, first models and node schedules speak of these only."""
+        return self.rows - self.hubs
+
+    @property
+    def workers(self) -> Ids:
+        """The rows that hold data."""
+        return np.arange(self.clients)
 
     @property
     def peers(self) -> Links:

@@ -12,7 +12,18 @@ from torch import Tensor
 from .draw import Draws
 from .network import Links, Network
 
-__all__ = ["Activity", "Delivery", "Evaluation", "LocalProblem", "Message", "Placement", "Problem", "Schedule", "Wire"]
+__all__ = [
+    "Activity",
+    "Delivery",
+    "Evaluation",
+    "LocalProblem",
+    "Message",
+    "Placement",
+    "Problem",
+    "Schedule",
+    "Trip",
+    "Wire",
+]
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -43,6 +54,16 @@ class Schedule(Protocol):
         """The schedule on this network, with these draws."""
 
 
+class Trip(NamedTuple):
+    """Which messages these are: what both ends know of them without being told, and can therefore draw by."""
+
+    draws: Draws
+    t: int  # the round
+    turn: int  # which mixing of the round
+    link: Ids  # a number for each link, receiver and sender together
+    sender: Ids
+
+
 @runtime_checkable
 class Message(Protocol):
     """What a link carries of a row."""
@@ -51,18 +72,21 @@ class Message(Protocol):
     def whole(self) -> bool:
         """Whether rows arrive as they were sent, so that mixing is a matrix product."""
 
-    def pack(self, values: Tensor, draws: Draws, t: int, keys: Ids) -> Tensor:
+    def pack(self, values: Tensor, trip: Trip) -> Tensor:
         """Rows [links, n] to what travels [links, width]."""
 
-    def unpack(self, packed: Tensor, n: int, draws: Draws, t: int, keys: Ids) -> tuple[Tensor, Tensor]:
+    def unpack(self, packed: Tensor, n: int, trip: Trip) -> tuple[Tensor, Tensor]:
         """What travelled, as (values, mask): mask is 1 where a value was carried, of shape [links, n] or [links, 1]."""
 
     def bits(self, n: int, dtype: torch.dtype) -> int:
-        """The size of one packed row of n numbers."""
+        """The true size of one packed row of n numbers."""
+
+    def paper_bits(self, n: int) -> int:
+        """Its size as the papers count it."""
 
 
 class Placement(NamedTuple):
-    """Which rows live here, of how many, on what."""
+    """Which rows live here (in rising order), of how many, on what."""
 
     rows: Ids
     of: int

@@ -54,8 +54,8 @@ class Snapshot:
 
     @property
     def x(self) -> Tensor:
-        """The models [m, n]."""
-        return self._state.x.clone()  # type: ignore[no-any-return]
+        """The models of the clients [m, n]."""
+        return self._state.x[: self.net.network.clients].clone()  # type: ignore[no-any-return]
 
     @property
     def ledger(self) -> Ledger:
@@ -77,13 +77,14 @@ def build_net(
     """The port of a process that hosts these rows (all of them by default)."""
     rows = np.arange(exp.graph.rows) if rows is None else rows
     place = Placement(rows, exp.graph.rows, _device(device), exp.torch_dtype)
+    workers = place._replace(rows=rows[rows < exp.graph.clients], of=exp.graph.clients)
     draws = Draws(exp.seed)
     return Net(
         place,
         exp.graph,
         exp.active_schedule.bind(exp.graph, draws),
         exp.message,
-        exp.problem.bind(place, draws),
+        exp.problem.bind(workers, draws),
         draws,
         resources=(exp.resources or exp.schedule).bind(exp.graph, draws),
         wire=wire,

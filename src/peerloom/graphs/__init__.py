@@ -21,6 +21,7 @@ from .build import (
     small_world,
     star,
 )
+from .hubs import hubs
 
 __all__ = [
     "GRAPHS",
@@ -33,6 +34,7 @@ __all__ = [
     "from_networkx",
     "geometric",
     "grid",
+    "hubs",
     "path",
     "random_digraph",
     "regular",
@@ -52,6 +54,7 @@ GRAPHS: dict[str, Callable[..., Network]] = {
     "from_matrix": from_matrix,
     "geometric": geometric,
     "grid": grid,
+    "hubs": hubs,
     "path": path,
     "random_digraph": random_digraph,
     "regular": regular,

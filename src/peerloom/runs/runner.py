@@ -37,8 +37,8 @@ class Result:
 
     @property
     def x(self) -> Tensor:
-        """The models [m, n]."""
-        return self.state.x  # type: ignore[no-any-return]
+        """The models of the clients [m, n]."""
+        return self.state.x[: self.experiment.graph.clients]  # type: ignore[no-any-return]
 
 
 def simulate(

@@ -4,9 +4,24 @@ from ..core import Schedule
 from . import laws
 from .bernoulli import Bernoulli, BernoulliActivity
 from .fixed import Always, Cycle, Every, Explicit
+from .hub_rounds import HubRounds
 from .planned import planned
+from .sampled import Sampled, Split
 
-__all__ = ["SCHEDULES", "Always", "Bernoulli", "BernoulliActivity", "Cycle", "Every", "Explicit", "laws", "planned"]
+__all__ = [
+    "SCHEDULES",
+    "Always",
+    "Bernoulli",
+    "BernoulliActivity",
+    "Cycle",
+    "Every",
+    "Explicit",
+    "HubRounds",
+    "Sampled",
+    "Split",
+    "laws",
+    "planned",
+]
 
 SCHEDULES: dict[str, type[Schedule]] = {
     "Always": Always,
@@ -14,4 +29,7 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "Cycle": Cycle,
     "Every": Every,
     "Explicit": Explicit,
+    "HubRounds": HubRounds,
+    "Sampled": Sampled,
+    "Split": Split,
 }

@@ -62,8 +62,8 @@ class BernoulliActivity:
 
     def __init__(self, schedule: Bernoulli, network: Network, draws: Draws) -> None:
         rows = network.rows
-        written = recorded("Bernoulli.nodes", _bools(schedule.nodes), (rows,))
-        self._nodes = Coins("node", schedule.nodes, np.arange(rows), schedule, draws)
+        written = recorded("Bernoulli.nodes", _bools(schedule.nodes), (network.clients,))
+        self._nodes = Coins("node", schedule.nodes, network.workers, schedule, draws)
         self._links = {
             name: Coins(f"link/{name}", _of_links(schedule.links, links), links.coin, schedule, draws)
             for name, links in network.layers.items()

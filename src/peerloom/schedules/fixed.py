@@ -23,7 +23,7 @@ class FixedActivity:
 
     def __init__(self, network: Network, nodes: Callable[[int], Bools], links: Callable[[int, str], Bools]) -> None:
         self.nodes, self.links = nodes, links
-        self._of_rows = np.ones(network.rows)
+        self._of_rows = np.ones(network.clients)
         self._of_links = {name: np.ones(len(layer)) for name, layer in network.layers.items()}
 
     def node_probability(self, t: int) -> Floats:
@@ -73,6 +73,7 @@ class Cycle:
         appendix P.3         sgd_while_aggregating=True: it computes as well         period D + 1
         main text            the same with period="D": talk in every D-th round      period D
 
+    `opens` puts the aggregating round first in each period: K-GT as Spod-GT means it talks in iterations 0, K, 2K, ...
     Where D is None it is the mean of 1 / d_i over the rows of `resources`, rounded up, or down with rounding="floor".
     """
 
@@ -81,6 +82,7 @@ class Cycle:
     sgd_while_aggregating: bool = False
     period: Literal["D+1", "D"] = "D+1"
     resources: Schedule | None = None
+    opens: bool = False
 
     def __post_init__(self) -> None:
         if self.D is not None and self.D < 1:
@@ -95,7 +97,7 @@ class Cycle:
     @classmethod
     def planned(cls, plan: CyclePlan, resources: Schedule) -> Cycle:
         """The cycle a preset asks for, on the resources it was given."""
-        return cls(plan.D, plan.rounding, plan.sgd_while_aggregating, plan.period, resources)
+        return cls(plan.D, plan.rounding, plan.sgd_while_aggregating, plan.period, resources, plan.opens)
 
     def local_rounds(self, resources: Activity | None) -> int:
         """D."""
@@ -106,12 +108,12 @@ class Cycle:
         return max(1, math.floor(mean + 1e-9) if self.rounding == "floor" else math.ceil(mean - 1e-9))
 
     def bind(self, network: Network, draws: Draws) -> FixedActivity:
-        """The last round of each period aggregates."""
+        """The last round of each period aggregates, or the first."""
         D = self.local_rounds(None if self.resources is None else self.resources.bind(network, draws))
         period = D + (self.period == "D+1")
 
         def aggregates(t: int) -> bool:
-            return t > 0 and t % period == 0
+            return t > 0 and (t - self.opens) % period == 0
 
         return _when(network, lambda t: self.sgd_while_aggregating or not aggregates(t), aggregates)
 
@@ -130,9 +132,9 @@ class Explicit:
     def bind(self, network: Network, draws: Draws) -> FixedActivity:
         """Look-ups by round."""
         rows = network.rows
-        nodes = recorded("Explicit.nodes", self.nodes, (rows,))
+        nodes = recorded("Explicit.nodes", self.nodes, (network.clients,))
         links = recorded("Explicit.links", self.links, (rows, rows))
-        every_row = np.ones(rows, bool)
+        every_row = np.ones(network.clients, bool)
 
         def fires(t: int, layer: str) -> Bools:
             those = network.layers[layer]
@@ -165,6 +167,6 @@ def recorded(what: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Call
 
 def _when(network: Network, computes: Callable[[int], bool], talks: Callable[[int], bool]) -> FixedActivity:
     """All rows when `computes`, all links when `talks`. The arrays are shared, so that mixing can see nothing changed."""
-    rows = {flag: np.full(network.rows, flag) for flag in (False, True)}
+    rows = {flag: np.full(network.clients, flag) for flag in (False, True)}
     links = {name: {flag: np.full(len(layer), flag) for flag in (False, True)} for name, layer in network.layers.items()}
     return FixedActivity(network, lambda t: rows[bool(computes(t))], lambda t, layer: links[layer][bool(talks(t))])

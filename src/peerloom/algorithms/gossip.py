@@ -1,0 +1,74 @@
+"""Plain decentralized SGD that adapts first and combines then, and local SGD over a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..core import ConfigError, CyclePlan, HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
+
+__all__ = ["DSGD", "CooperativeSGD"]
+
+_SYMMETRIC = Needs(symmetric=True, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs.")
+
+
+class State(NamedTuple):
+    """The models."""
+
+    x: Tensor
+
+
+@dataclass(frozen=True)
+class DSGD:
+    """Decentralized SGD, adapt then combine: step first, then mix what was stepped to.
+
+        x_i <- sum_j w_ij vhat_ij (x_j - alpha v_j g_j(x_j)), own weight left over
+
+    x_i, alpha, v_i, vhat_ij as in DSpodFL, which mixes and steps from the same old models. Links may come and go: the mixing
+    matrix is then random, as Koloskova et al. have it. Needs symmetric links.
+    Reference: Koloskova et al., "A Unified Theory of Decentralized SGD with Changing Topology and Local Updates", 2020.
+    """
+
+    lr: float | Rate
+    needs: ClassVar[Needs] = _SYMMETRIC
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+
+    def init(self: HasRate, x: Tensor, net: Net) -> State:
+        """One common start."""
+        return State(x)
+
+    def step(self: HasRate, s: State, net: Net) -> State:
+        """Adapt, then combine."""
+        alpha = rate_at(self.lr, net.t)
+        return State(net.mix(torch.sub(s.x, net.grad(s.x, net.active()), alpha=alpha)))
+
+
+@dataclass(frozen=True)
+class CooperativeSGD:
+    """Cooperative SGD (decentralized local SGD): every client steps in every round, all mix in every tau-th.
+
+        x <- S_k (x - eta g(x)),   S_k = W if tau divides k, else the identity;   k = 1, 2, ...
+
+    Reference: Wang and Joshi, "Cooperative SGD", 2021; MLL-SGD with one worker per hub, q = 1 and p = 1.
+    """
+
+    lr: float | Rate
+    tau: int = 1
+    needs: ClassVar[Needs] = _SYMMETRIC
+
+    init, step = DSGD.init, DSGD.step
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+        if self.tau < 1:
+            raise ConfigError(f"CooperativeSGD.tau must be at least 1 round, found {self.tau}.")
+
+    @property
+    def plan(self) -> Plan:
+        """A cycle of tau rounds, all of which compute."""
+        return Plan(cycle=CyclePlan(self.tau, sgd_while_aggregating=True, period="D"))

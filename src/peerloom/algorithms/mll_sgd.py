@@ -1,0 +1,65 @@
+"""MLL-SGD: multi-level local SGD, workers under hubs and hubs on a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..core import Needs, Net, Rate, check_rate, rate_at
+
+__all__ = ["MLLSGD"]
+
+
+class State(NamedTuple):
+    """The models of workers and hubs."""
+
+    x: Tensor
+
+
+@dataclass(frozen=True)
+class MLLSGD:
+    """Multi-level local SGD: workers step when they can, their hub averages them, hubs average with their neighbours.
+
+        x_i <- x_i - eta theta_i g_i(x_i)                      every round k = 1, 2, ..., theta_i ~ Bernoulli(p_i)
+        z_d  = sum of v_i x_i over the workers of hub d        if tau divides k
+        y_d  = sum_j H[j, d] z_j, or z_d                       if q tau divides k, or not
+        x_i <- y_d for every worker of hub d                   if tau divides k
+
+    v_i   weights within a hub, H between hubs: both belong to the graph, `graphs.hubs`
+    tau, q and p_i belong to the schedule, `HubRounds(tau, q, nodes)`
+
+    Needs a graph with hubs. The paper prints b_i H_ij = b_j H_ji, which contradicts H b = b; its proof, and this, use
+    H_ij b_j = H_ji b_i (erratum E-M2). Its public code averages hubs in place, one after the other; here all read the old.
+
+    Reference: MLL-SGD, "Multi-Level Local SGD", eqs. (2)-(6).
+
+    >>> import peerloom as pl
+    >>> graph = pl.graphs.hubs(pl.graphs.ring(3), workers=[2, 1, 2])
+    >>> problem = pl.problems.Quadratic(A=[[[1.0]]] * 5, b=[[0.0], [1.0], [2.0], [3.0], [4.0]])
+    >>> rule, rhythm = pl.algorithms.MLLSGD(lr=0.1), pl.schedules.HubRounds(tau=2, q=2)
+    >>> exp = pl.Experiment(graph=graph, problem=problem, algorithm=rule, schedule=rhythm, rounds=400, dtype="float64")
+    >>> pl.simulate(exp).x.mean().item().__round__(2)
+    2.0
+    """
+
+    lr: float | Rate
+    needs: ClassVar[Needs] = Needs(
+        layers=("up", "across", "down"), instead="Use graphs.hubs, or a rule for plain graphs such as DSpodFL."
+    )
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+
+    def init(self, x: Tensor, net: Net) -> State:
+        """One common start."""
+        return State(x)
+
+    def step(self, s: State, net: Net) -> State:
+        """Step, then up, across and down, each where its links fire."""
+        x = torch.sub(s.x, net.grad(s.x, net.active()), alpha=rate_at(self.lr, net.t))
+        for layer in ("up", "across", "down"):
+            x = net.mix(x, over=layer)
+        return State(x)

@@ -1,0 +1,45 @@
+"""The rhythm of two levels: workers to hubs every tau rounds, hubs among each other every q tau."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import ConfigError, Draws, Network
+from .bernoulli import Bernoulli
+from .fixed import FixedActivity
+from .laws import Law
+from .sampled import SplitActivity
+
+__all__ = ["HubRounds"]
+
+
+@dataclass(frozen=True, eq=False)
+class HubRounds:
+    """MLL-SGD's rhythm: layers "up" and "down" fire in rounds tau, 2 tau, ..., "across" in rounds q tau, 2 q tau, ...
+
+    `nodes` is how often each worker computes, as in `Bernoulli`: a probability, one per worker, a law, or the very activity.
+    """
+
+    tau: int
+    q: int = 1
+    nodes: float | ArrayLike | Law = 1.0
+
+    def __post_init__(self) -> None:
+        if self.tau < 1 or self.q < 1:
+            raise ConfigError(f"HubRounds needs tau >= 1 and q >= 1; found {self.tau} and {self.q}.")
+        Bernoulli(nodes=self.nodes)  # says what is wrong with them
+
+    def bind(self, network: Network, draws: Draws) -> SplitActivity:
+        """Coins for the workers, a beat for the layers."""
+        if set(network.layers) != {"up", "across", "down"}:
+            raise ConfigError(f"HubRounds is for graphs with hubs, but '{network.name}' has {', '.join(network.layers)}.")
+
+        def fires(t: int, layer: str) -> NDArray[np.bool_]:
+            period = self.tau * (self.q if layer == "across" else 1)
+            return np.full(len(network.layers[layer]), t > 0 and t % period == 0)
+
+        coins = Bernoulli(nodes=self.nodes).bind(network, draws)
+        return SplitActivity(coins, FixedActivity(network, coins.nodes, fires))

@@ -1,0 +1,100 @@
+"""Receivers that ask some of their neighbours now and then, and schedules put together from two."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import Activity, ConfigError, Draws, Network, Schedule
+from .fixed import Always, FixedActivity
+
+__all__ = ["Sampled", "Split"]
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """Every kappa_i rounds client i hears max(1, ceil(fraction |N_i|)) of its neighbours, drawn anew each time (PaME).
+
+    `kappa` is one period for all or one for each client; with `upto`, each client draws its own from kappa to upto. In the
+    first round everyone hears, as in PaME's iteration 0. Every client computes in every round; `Split` changes that.
+    """
+
+    kappa: int | ArrayLike = 1
+    fraction: float = 1.0
+    upto: int | None = None
+
+    def __post_init__(self) -> None:
+        periods = np.asarray(self.kappa)
+        if not np.issubdtype(periods.dtype, np.integer) or (periods < 1).any():
+            raise ConfigError(f"Sampled.kappa must be whole numbers of at least 1 round, found {self.kappa!r}.")
+        if not 0 < self.fraction <= 1:
+            raise ConfigError(f"Sampled.fraction must be above 0 and at most 1, found {self.fraction}.")
+        if self.upto is not None and (periods.ndim or self.upto < periods):
+            raise ConfigError(f"Sampled.upto must be at least kappa, one number; found {self.upto} for {self.kappa!r}.")
+
+    def periods(self, rows: int, draws: Draws) -> NDArray[np.int64]:
+        """kappa_i of every client."""
+        if self.upto is not None:
+            u = draws.once("sampled/kappa", np.arange(rows))[:, 0]
+            return np.asarray(self.kappa + np.floor(u * (self.upto - self.kappa + 1)), np.int64)  # type: ignore[operator]
+        if np.ndim(self.kappa) and np.shape(self.kappa) != (rows,):
+            raise ConfigError(f"Sampled.kappa has shape {np.shape(self.kappa)} for {rows} clients. Give one for each.")
+        return np.broadcast_to(np.asarray(self.kappa, np.int64), rows)
+
+    def bind(self, network: Network, draws: Draws) -> FixedActivity:
+        """Per receiver, the neighbours with the least draws."""
+        kappa = self.periods(network.rows, draws)
+        every_row = np.ones(network.clients, bool)
+
+        def fires(t: int, layer: str) -> Bools:
+            links = network.layers[layer]
+            u = draws(f"sampled/{layer}", t, links.dst * links.rows + links.src)[:, 0]
+            order = np.lexsort((u, links.dst))
+            rank = np.empty(len(u), np.int64)
+            rank[order] = np.arange(len(u))
+            rank -= np.searchsorted(links.dst, links.dst)  # links are sorted by receiver
+            wanted = np.array([max(1, math.ceil(self.fraction * d - 1e-9)) for d in links.in_degree])
+            return np.asarray((rank < wanted[links.dst]) & (max(t - 1, 0) % kappa[links.dst] == 0))
+
+        return FixedActivity(network, lambda t: every_row, fires)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Who computes from one schedule, which links fire from another: PaME with sporadic clients, say."""
+
+    nodes: Schedule = field(default_factory=Always)
+    links: Schedule = field(default_factory=Always)
+
+    def bind(self, network: Network, draws: Draws) -> SplitActivity:
+        """Both, bound."""
+        return SplitActivity(self.nodes.bind(network, draws), self.links.bind(network, draws))
+
+
+class SplitActivity:
+    """Two activities, each asked for its own half."""
+
+    def __init__(self, nodes: Activity, links: Activity) -> None:
+        self._nodes, self._links = nodes, links
+
+    def nodes(self, t: int) -> Bools:
+        """Of the first."""
+        return self._nodes.nodes(t)
+
+    def links(self, t: int, layer: str) -> Bools:
+        """Of the second."""
+        return self._links.links(t, layer)
+
+    def node_probability(self, t: int) -> Floats:
+        """Of the first."""
+        return self._nodes.node_probability(t)
+
+    def link_probability(self, t: int, layer: str) -> Floats:
+        """Of the second."""
+        return self._links.link_probability(t, layer)
