@@ -17,6 +17,7 @@ from peerloom.testing import check_algorithm
 # Every algorithm once, with arguments that make sense on the contract's small quadratics.
 EVERY = {name: {"lr": 0.05} for name in ALGORITHMS} | {
     "Depositum": {"alpha": 0.05, "beta": 0.5, "gamma": 0.4, "nesterov": True},
+    "BEER": {"lr": 0.05, "gamma": 0.3},
     "PaME": {"sigma": 4.0, "growth": 1.01},
     "SporadicSGD": {"lr": pl.rates.InverseSqrt(0.1, 20)},
     "SubgradientPush": {"lr": pl.rates.InverseSqrt(0.1, 20)},

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from oracles import check_close, check_conserves_mass, check_keeps_consensus, check_offers, same_bits
 
 from peerloom import graphs
-from peerloom.core import Delivery, Offer, average, pull, push
+from peerloom.core import Delivery, MemoryWire, Offer, average, pull, push
 from peerloom.core.matrix import MatrixMixer
-from peerloom.engines import MemoryWire
 
 any_graph = st.one_of(undirected_graphs(), directed_graphs())
 paths = pytest.mark.parametrize("wire", [None, MemoryWire()], ids=["matrix", "links"])

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, strategies
 
 import peerloom as pl
-from peerloom.core import Draws, Trip, push
-from peerloom.engines import MemoryWire, build_net, iterate
+from peerloom.core import Draws, MemoryWire, Trip, push
+from peerloom.engines import build_net, iterate
 from peerloom.errors import ConfigError
 from peerloom.messages import Coordinates
 from peerloom.schedules import Bernoulli, Explicit, Sampled, Split

@@ -17,8 +17,7 @@ from oracles import (
 
 from peerloom import graphs
 from peerloom.algorithms import DSpodFL
-from peerloom.core import Draws, Links, average, offers, pull, push
-from peerloom.engines import MemoryWire
+from peerloom.core import Draws, Links, MemoryWire, average, offers, pull, push
 from peerloom.graphs import weights
 from peerloom.schedules import Bernoulli, BernoulliActivity
 

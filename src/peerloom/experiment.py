@@ -86,6 +86,8 @@ class Experiment:
         clients = getattr(self.problem, "clients", self.graph.clients)
         if clients != self.graph.clients:
             raise ConfigError(f"The problem has {clients} clients, graph '{self.graph.name}' {self.graph.clients}.")
+        if self.algorithm.needs.common_start and self.x0 is not None and np.ndim(self.x0) > 1:
+            raise ConfigError(f"{self.name} needs one common first model. Give x0 as one vector, or leave it out.")
         if hasattr(self.algorithm, "caution"):
             regularised = getattr(self.problem, "h", None) not in (None, Zero())
             if text := self.algorithm.caution(regularised):

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .core import Algorithm, Draws, Message, Network, Schedule
-from .engines import MemoryWire, Path, build_net, iterate
+from .core import Algorithm, Draws, MemoryWire, Message, Network, Schedule
+from .engines import Path, build_net, iterate
 from .engines.places import run_in_places
 from .experiment import Experiment
 from .graphs import hubs, random_digraph, ring, small_world
@@ -116,6 +116,8 @@ def _check_memory(exp: Experiment) -> None:
 
 def _check_rows_apart(exp: Experiment) -> None:
     """Where no link ever fires, a row must not feel the others."""
+    if exp.algorithm.needs.common_start:
+        return
     start = exp.start(range(exp.graph.clients))
     moved = start.clone()
     moved[0] += 10
@@ -151,7 +153,8 @@ def _experiment(
     """On quadratics, from a different first model in each row: zeros and equal rows would hide too much."""
     problem = random_quadratic(graph.clients, 5, seed)
     x0 = Draws(seed).once("testing/start", graph.workers, lanes=5) + 0.5
-    return Experiment(graph, problem, algorithm, schedule, message, rounds, seed, x0, dtype="float64")
+    first = x0[0] if algorithm.needs.common_start else x0
+    return Experiment(graph, problem, algorithm, schedule, message, rounds, seed, first, dtype="float64")
 
 
 def _silence(graph: Network, rounds: int) -> Explicit:

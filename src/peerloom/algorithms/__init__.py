@@ -1,6 +1,7 @@
 """The algorithms, one per equation. They see the port and nothing else."""
 
 from ..core import Algorithm
+from .compressed import BEER, CHOCO, DCD
 from .corrected import D2, EXTRA, NIDS
 from .depositum import DSMT, Depositum, ProxGT
 from .dspodfl import DGD, DFedAvg, DSpodFL, RandomizedGossip, SporadicSGD
@@ -13,7 +14,10 @@ from .tracking import AB, DSGT, SGP, PushDIGing, PushPull, SubgradientPush
 __all__ = [
     "AB",
     "ALGORITHMS",
+    "BEER",
+    "CHOCO",
     "D2",
+    "DCD",
     "DGD",
     "DSGD",
     "DSGT",
@@ -42,8 +46,11 @@ __all__ = [
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "AB": AB,
+    "BEER": BEER,
+    "CHOCO": CHOCO,
     "CooperativeSGD": CooperativeSGD,
     "D2": D2,
+    "DCD": DCD,
     "DFedAvg": DFedAvg,
     "DGD": DGD,
     "DSGD": DSGD,

@@ -6,8 +6,20 @@ from .draw import Draws, uniform
 from .ledger import Ledger
 from .net import Net
 from .network import Links, Network
-from .offers import Offer, average, pull, push
-from .ports import Activity, Delivery, Evaluation, LocalProblem, Message, Placement, Problem, Schedule, Trip, Wire
+from .offers import Offer, Packed, average, pull, push
+from .ports import (
+    Activity,
+    Delivery,
+    Evaluation,
+    LocalProblem,
+    MemoryWire,
+    Message,
+    Placement,
+    Problem,
+    Schedule,
+    Trip,
+    Wire,
+)
 from .rates import HasRate, InverseSqrt, Pieces, Rate, check_rate, rate_at
 
 __all__ = [
@@ -26,11 +38,13 @@ __all__ = [
     "Ledger",
     "Links",
     "LocalProblem",
+    "MemoryWire",
     "Message",
     "Needs",
     "Net",
     "Network",
     "Offer",
+    "Packed",
     "PeerloomError",
     "Pieces",
     "Placement",

@@ -36,6 +36,7 @@ class Needs:
 
     symmetric: bool = False  # both directions of every link, with equal weights and one coin
     layers: tuple[str, ...] = ("peers",)
+    common_start: bool = False  # all rows start from one model
     instead: str = ""  # what to use when the graph does not fit
 
 

@@ -13,8 +13,8 @@ from .draw import Draws
 from .ledger import Ledger
 from .matrix import MatrixMixer
 from .network import Links, Network
-from .offers import Offer, pull
-from .ports import Activity, LocalProblem, Message, Placement, Trip, Wire
+from .offers import Offer, Packed, pull
+from .ports import Activity, LocalProblem, MemoryWire, Message, Placement, Trip, Wire
 
 __all__ = ["Net"]
 
@@ -24,8 +24,8 @@ Ids = NDArray[np.int64]
 class Net:
     """The port of one process, whichever rows it hosts.
 
-    With a wire, mixing goes link by link: pack, deliver, unpack, add up. Without one, every row is here and nothing
-    can be lost, so mixing is a matrix product where the message allows it. Both give the same numbers.
+    Mixing goes link by link over the wire: pack, deliver, unpack, add up. Where no wire is given every row is here and
+    nothing can be lost, so mixing is a matrix product if rows arrive whole. Both give the same numbers.
     """
 
     def __init__(
@@ -42,13 +42,14 @@ class Net:
     ) -> None:
         self.t = 0
         self.place, self.network, self.activity, self.message = place, network, activity, message
-        self.problem, self.draws, self.wire = problem, draws, wire
+        self.problem, self.draws = problem, draws
+        self.wire, self.all_here = MemoryWire() if wire is None else wire, wire is None
         self.resources = activity if resources is None else resources
         self.ledger = Ledger(network)
         self._here = np.full(network.rows, -1)
         self._here[place.rows] = np.arange(len(place.rows))
         self._sends = {name: self._here[links.src] >= 0 for name, links in network.layers.items()}
-        self._turn, self._turn_of = 0, -1
+        self._turns: dict[str, tuple[int, int]] = {}
         self._heard = np.empty(0, np.int64)
         self._mixers: dict[str, MatrixMixer] = {}
 
@@ -88,10 +89,10 @@ class Net:
         return self._column(np.bincount(self._heard, minlength=self.network.rows)[self.place.rows])
 
     @overload
-    def mix(self, offer: Offer | Tensor, /, *, over: str = "peers") -> Tensor: ...
+    def mix(self, offer: Offer | Packed | Tensor, /, *, over: str = "peers") -> Tensor: ...
     @overload
-    def mix(self, *offers: Offer | Tensor, over: str = "peers") -> list[Tensor]: ...
-    def mix(self, *offers: Offer | Tensor, over: str = "peers") -> Any:
+    def mix(self, *offers: Offer | Packed | Tensor, over: str = "peers") -> list[Tensor]: ...
+    def mix(self, *offers: Offer | Packed | Tensor, over: str = "peers") -> Any:
         """One message per live link, carrying every offer; each is combined by its own law. A bare tensor is pulled."""
         laws = [offer if isinstance(offer, Offer) else pull(offer) for offer in offers]
         links, live = self.network.layer(over), self.activity.links(self.t, over)
@@ -99,28 +100,37 @@ class Net:
         bits = sum(self.message.bits(law.value.shape[1], law.value.dtype) for law in laws)
         paper_bits = sum(self.message.paper_bits(law.value.shape[1]) for law in laws)
         self.ledger.sent(over, out, bits, paper_bits, 1 / self.resources.link_probability(self.t, over))
-        self._turn = self._turn + 1 if self._turn_of == self.t else 1
-        self._turn_of = self.t
-        if self.wire is None:
+        turn = self._next("mix")
+        if self.all_here and (self.message.whole or all(law.packed is not None for law in laws)):
             if over not in self._mixers:
                 self._mixers[over] = MatrixMixer(links, self.place.dtype, self.place.device)
             mixed = [self._mixers[over](law, live) for law in laws]
             self._heard = links.dst[out]
         else:
-            mixed = self._by_links(laws, links, out, np.flatnonzero(live & (self._here[links.dst] >= 0)), self.wire)
+            mixed = self._by_links(laws, links, out, np.flatnonzero(live & (self._here[links.dst] >= 0)), turn)
         return mixed[0] if len(mixed) == 1 else mixed
 
-    def _by_links(self, laws: list[Offer], links: Links, out: Ids, into: Ids, wire: Wire) -> list[Tensor]:
+    def compress(self, x: Tensor) -> Packed:
+        """Rows as the message makes them, packed once for all receivers; what it leaves out arrives as zero.
+
+        For differences from a copy that every neighbour keeps (CHOCO, BEER): `value` is what each of them adds to it.
+        """
+        trip = self._trip_of_rows(self.place.rows, self._next("compress"))
+        packed = self.message.pack(x, trip)
+        return Packed(self._decoded(packed, x.shape[1], trip), packed, trip.turn)
+
+    def _by_links(self, laws: list[Offer], links: Links, out: Ids, into: Ids, turn: int) -> list[Tensor]:
         """The readable path, and the only one between processes: link by link, in link order."""
 
         def trip(of: Ids) -> Trip:  # a message's draws are keyed by its link, whatever its coin
-            return Trip(self.draws, self.t, self._turn, links.dst[of] * links.rows + links.src[of], links.src[of])
+            return Trip(self.draws, self.t, turn, links.dst[of] * links.rows + links.src[of], links.src[of])
 
         def pack(law: Offer) -> Tensor:
-            return self.message.pack(law.value[self._rows(links.src[out])], trip(out))
+            senders = self._rows(links.src[out])
+            return self.message.pack(law.value[senders], trip(out)) if law.packed is None else law.packed[senders]
 
         packed = [pack(law) for law in laws]
-        came = wire.swap((self.t, self._turn), links, out, torch.cat(packed, dim=1), into)
+        came = self.wire.swap((self.t, turn), links, out, torch.cat(packed, dim=1), into)
         got, gone = torch.from_numpy(np.flatnonzero(came.arrived)), torch.from_numpy(np.flatnonzero(came.acked))
         into, out_acked = into[came.arrived], out[came.acked]
         self._heard = links.dst[into]
@@ -128,8 +138,12 @@ class Net:
         mixed = []
         for law, mine, theirs in zip(laws, packed, torch.split(came.payload[got], widths, dim=1), strict=True):
             x = law.value
-            values, mask = self.message.unpack(theirs, x.shape[1], trip(into))
-            given = self.message.unpack(mine[gone], x.shape[1], trip(out_acked))[1]
+            if law.packed is None:
+                values, mask = self.message.unpack(theirs, x.shape[1], trip(into))
+                given = self.message.unpack(mine[gone], x.shape[1], trip(out_acked))[1]
+            else:  # packed by row in this round's compress of the same turn: whole, with zeros where nothing was carried
+                values = self._decoded(theirs, x.shape[1], self._trip_of_rows(links.src[into], law.turn))
+                mask, given = torch.ones_like(values[:, :1]), torch.ones_like(mine[gone][:, :1])
             weight = torch.from_numpy(links.weight(law.weight)).to(x)[:, None]
             total = self._add(weight[into] * mask * values, links.dst[into])
             mass = self._add(weight[into] * mask, links.dst[into])
@@ -137,6 +151,20 @@ class Net:
             scale, own = law.weigh(mass, sent)
             mixed.append(scale * total + own * x)
         return mixed
+
+    def _decoded(self, packed: Tensor, n: int, trip: Trip) -> Tensor:
+        values, mask = self.message.unpack(packed, n, trip)
+        return values * mask
+
+    def _trip_of_rows(self, rows: Ids, turn: int) -> Trip:
+        """Draws keyed by the sender alone, so that all its receivers decode the same."""
+        return Trip(self.draws, self.t, turn, rows, rows)
+
+    def _next(self, what: str) -> int:
+        """The how-manieth of its kind in this round."""
+        round, turn = self._turns.get(what, (-1, 0))
+        self._turns[what] = (self.t, turn + 1 if round == self.t else 1)
+        return self._turns[what][1]
 
     def _add(self, terms: Tensor, rows: Ids) -> Tensor:
         # From -0.0, the true neutral element: a sum of nothing must not turn a row's -0.0 into 0.0.

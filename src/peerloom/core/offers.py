@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-__all__ = ["Offer", "average", "pull", "push"]
+__all__ = ["Offer", "Packed", "average", "pull", "push"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +29,23 @@ class Offer:
     value: Tensor
     weight: Literal["a", "b", "one"]
     weigh: Callable[[Any, Any], tuple[Any, Any]]
+    packed: Tensor | None = None  # the rows as they travel, where they were packed before,
+    turn: int = 0  # by which `compress` of the round
 
 
-def pull(x: Tensor) -> Offer:
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Rows that were packed once for all receivers, and what every one of them will make of it."""
+
+    value: Tensor
+    packed: Tensor
+    turn: int
+
+
+def pull(x: Tensor | Packed) -> Offer:
     """x_i + sum_j a_ij (x_j - x_i): the receiver's weights; rows sum to one whatever is missing."""
+    if isinstance(x, Packed):
+        return Offer(x.value, "a", _keep_what_was_not_received, x.packed, x.turn)
     return Offer(x, "a", _keep_what_was_not_received)
 
 

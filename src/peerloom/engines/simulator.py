@@ -12,24 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import ConfigError, Delivery, DivergedError, Draws, Ledger, Links, Net, Placement, Wire
+from ..core import ConfigError, DivergedError, Draws, Ledger, MemoryWire, Net, Placement, Wire
 from ..experiment import Experiment
 from .memory import recycle_large_blocks
 
-__all__ = ["Checkpoint", "MemoryWire", "Path", "Snapshot", "build_net", "iterate"]
+__all__ = ["Checkpoint", "Path", "Snapshot", "build_net", "iterate"]
 
 Path = Literal["auto", "matrix", "links"]
-
-
-class MemoryWire:
-    """Every row is here, so what goes out is what comes in."""
-
-    def swap(
-        self, tag: tuple[int, int], links: Links, out: NDArray[np.int64], payload: Tensor, into: NDArray[np.int64]
-    ) -> Delivery:
-        """Nothing is lost."""
-        every = np.ones(len(out), bool)
-        return Delivery(payload, every, every)
 
 
 @dataclass(frozen=True)
@@ -141,8 +130,8 @@ class Guard:
             return
         # The sum alone may overflow although every number is finite; then the longer look decides.
         if not math.isfinite(state.x.sum().item()) and not torch.isfinite(state.x).all():
-            again, wire = self._good, self._net.wire
-            scratch = build_net(self._exp, device=str(net.place.device), wire=wire)
+            again = self._good
+            scratch = build_net(self._exp, device=str(net.place.device), wire=None if net.all_here else net.wire)
             for scratch.t in range(self._good_t + 1, net.t + 1):
                 again = self._exp.algorithm.step(again, scratch)
                 if not torch.isfinite(again.x).all():
@@ -161,7 +150,7 @@ def _wire(exp: Experiment, path: Path) -> Wire | None:
         raise ConfigError(f"path must be 'auto', 'matrix' or 'links', found '{path}'.")
     if path == "matrix" and not exp.message.whole:
         raise ConfigError(f"path 'matrix' needs messages that carry whole rows, which {exp.message!r} does not. Use 'auto'.")
-    return MemoryWire() if path == "links" or not exp.message.whole else None
+    return MemoryWire() if path == "links" else None
 
 
 def _device(device: str | torch.device) -> torch.device:
