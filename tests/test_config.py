@@ -1,6 +1,7 @@
 """Experiment files: what they say becomes experiments, what is wrong is said clearly, and back again."""
 
 import tomllib
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import peerloom as pl
 from peerloom.config import comparison_from, experiment_to_table, experiment_to_toml, override, read_file
 from peerloom.errors import ConfigError
 from peerloom.registry import KINDS, build, describe
+from peerloom.runs import RunFolder
 
 SMALL = """
 rounds = 5
@@ -131,12 +133,25 @@ def _toml(part):
         ("seeds=[1, 1]", "different whole numbers"),
         ("until_delay=soon", "until_delay: 'soon' is not allowed"),
         ("graph={name='directed_ring', clients=4}", "DSpodFL needs symmetric links, but graph 'directed_ring' is directed"),
+        ("rounds.x=5", "there is nothing below 5|has no key 'x'"),
+        ("algorithms.lr=0.1", "has no key 'lr'"),
+        ("rounds.a.b=1", "there is nothing below 5"),
+        ("algorithms=[5]", "5 is neither a name nor a table"),
+        ("algorithms.0.lr=fast", "'fast' is not allowed. It must be a valid number or a name or table of one of the rates"),
+        ("problem.h=5", "a name or table of one of the regularisers"),
+        ("problem.partition=5", "a name or table of one of the partitions"),
+        ("problem.data=5", "problem.data: 5 is not allowed. It must be a name or table of one of the data"),
+        ("x0=zeros", "x0 must be numbers"),
+        ("graph={name='from_edges', n=4, edges=[['a', 1]]}", "pairs \\(source, target\\) of whole numbers"),
+        ("graph={name='from_edges', n=4, edges=[[0]]}", "pairs \\(source, target\\)"),
+        ("graph={name='grid', height=-2, width=-2}", "at least 1"),
+        ("problem.h={name='L1', lam=0.1}", "DSpodFL takes no proximal step, so it would not see the regulariser"),
         ("algorithms.0.name=nowhere:Rule", "'nowhere:Rule' cannot be imported"),
     ],
 )
 def test_what_is_wrong_is_named_with_what_would_be_right(settings, said):
     with pytest.raises(ConfigError, match=said):
-        small(settings)
+        small(settings).experiments[0].start([0])
 
 
 def test_missing_parts_are_named():
@@ -177,12 +192,50 @@ def test_your_own_rule_and_model_by_module_and_name(tmp_path, monkeypatch):
     assert experiment_to_table(exp)["problem"]["model"] == "own_parts:model"
 
 
-def test_what_lives_in_memory_only_says_so():
-    data = pl.problems.Dataset.of(np.zeros((4, 2)), [0, 1, 0, 1])
-    with pytest.raises(ConfigError, match="made from objects in memory"):
-        describe(data)
+def test_what_lives_in_memory_only_says_so(tmp_path):
+    data = pl.problems.Dataset.of(np.arange(8.0).reshape(4, 2), [0, 1, 0, 1])
+    exp = small().experiments[0]
+    exp = replace(exp, graph=pl.graphs.ring(4), problem=pl.problems.Classification("softmax", data))
+    result = pl.simulate(exp, out=tmp_path)  # kept all the same, with the fingerprint of the arrays
+    assert torch.equal(pl.simulate(exp, out=tmp_path, resume=True).x, result.x)
+    with pytest.raises(ConfigError, match="arrays in memory"):
+        RunFolder(tmp_path).experiment()
     with pytest.raises(ConfigError, match="no module that can be imported"):
         describe(lambda: None)
+    other = pl.problems.Dataset.of(np.ones((4, 2)), [0, 1, 0, 1])
+    with pytest.raises(ConfigError, match="another experiment"):
+        pl.simulate(replace(exp, problem=pl.problems.Classification("softmax", other)), out=tmp_path, resume=True)
+
+
+def test_your_own_data_and_a_model_with_arguments_by_module_and_name(tmp_path, monkeypatch):
+    (tmp_path / "own_data.py").write_text(
+        "import numpy as np\n"
+        "from torch import nn\n"
+        "from peerloom.problems import Dataset\n"
+        "def load(samples=20):\n"
+        "    return Dataset.of(np.arange(samples * 3.0).reshape(-1, 3) % 7, np.arange(samples) % 2)\n"
+        "class Net(nn.Sequential):\n"
+        "    def __init__(self, width):\n"
+        "        super().__init__(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, 2))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    table = tomllib.loads(SMALL)
+    table["problem"] = {
+        "name": "Classification",
+        "data": {"name": "own_data:load", "samples": 40},
+        "model": {"name": "own_data:Net", "width": 5},
+    }
+    exp = comparison_from(table).experiments[0]
+    assert exp.problem.n == 3 * 5 + 5 + 5 * 2 + 2
+    again = comparison_from(experiment_to_table(exp)).experiments[0]
+    assert torch.equal(pl.simulate(exp).x, pl.simulate(again).x)
+
+
+def test_the_full_batch_survives_the_way_to_a_file():
+    exp = small("problem.batch=all").experiments[0]
+    assert exp.problem.batch == pl.problems.Classification(batch=None).batch == "all"
+    again = comparison_from(experiment_to_table(exp)).experiments[0]
+    assert torch.equal(pl.simulate(exp).x, pl.simulate(again).x)
 
 
 def test_every_name_of_a_registry_is_the_part_of_that_name():
@@ -197,3 +250,11 @@ def test_the_built_in_example_is_a_valid_file():
     comparison = comparison_from(read_file(example))
     assert len(comparison.experiments) == 15
     assert {exp.name for exp in comparison.experiments} == {"DSpodFL", "DGD", "RandomizedGossip", "SporadicSGD", "DFedAvg"}
+
+
+def test_set_reaches_into_lists_by_number_and_refuses_a_name_that_is_two():
+    assert [exp.seed for exp in small("seeds.0=5").experiments] == [5, 5, 2, 2]
+    table = tomllib.loads(SMALL)
+    table["algorithms"][1]["name"] = "DSpodFL"
+    with pytest.raises(ConfigError, match="names 2 entries"):
+        override(table, ["algorithms.DSpodFL.lr=1"])

@@ -8,6 +8,7 @@ from builders import experiment, quadratic
 from peerloom import graphs
 from peerloom.core import Draws, MemoryWire
 from peerloom.engines import build_net
+from peerloom.errors import ConfigError
 from peerloom.schedules import Bernoulli
 
 EXP = experiment(graphs.ring(6), schedule=Bernoulli(nodes=0.5, links=0.5), seed=3)
@@ -33,7 +34,7 @@ def test_own_gives_the_hosted_rows_of_a_constant():
     assert whole.own(range(6)).tolist() == [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]]
     assert part.own(range(6)).tolist() == [[1.0], [4.0]]
     assert part.own(7).tolist() == [[7.0], [7.0]]
-    with pytest.raises(ValueError, match="broadcast"):
+    with pytest.raises(ConfigError, match="for 6 clients"):
         part.own([1.0, 2.0])
 
 

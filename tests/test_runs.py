@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import peerloom as pl
-from peerloom.errors import DataError, DivergedError
+from peerloom.errors import ConfigError, DataError, DivergedError
 from peerloom.measures import METRICS
-from peerloom.runs import RunFolder, find_runs
+from peerloom.runs import RunFolder, find_runs, folder_name
 
 
 def experiment(**changes):
@@ -192,3 +192,62 @@ def test_what_is_no_run_says_so(tmp_path):
     (tmp_path / "state.npz").write_bytes(b"not a state")
     with pytest.raises(DataError, match="cannot be read"):
         pl.simulate(experiment(rounds=1), out=tmp_path, resume=True)
+
+
+def test_labels_that_look_alike_have_folders_of_their_own():
+    names = {folder_name(experiment(label=label)) for label in ("a/b", "a b", "a-b", "x" * 300, "x" * 301, "..")}
+    assert len(names) == 6
+    assert all(len(name) < 100 and "/" not in name and not name.startswith(".") for name in names)
+
+
+def test_a_new_run_in_an_old_folder_starts_anew(tmp_path):
+    pl.simulate(experiment(), out=tmp_path)
+    RunFolder.create(tmp_path, experiment(seed=9))
+    assert not (tmp_path / "state.npz").exists()
+    fresh = pl.simulate(experiment(seed=9), out=tmp_path, resume=True)
+    assert torch.equal(fresh.x, pl.simulate(experiment(seed=9)).x)
+
+
+def test_a_run_that_fails_says_so(tmp_path):
+    exp = experiment(schedule=pl.schedules.Explicit(nodes=np.ones((5, 6), bool)))
+    with pytest.raises(ConfigError, match="rounds 0 to 4, but round 5"):
+        pl.simulate(exp, out=tmp_path)
+    assert RunFolder(tmp_path).info()["status"] == "failed"
+
+
+def test_a_state_that_is_about_to_be_refused_is_not_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr("peerloom.runs.runner.SAVE_EVERY", 0.0)
+    exp = pl.Experiment(
+        graph=pl.graphs.ring(3), problem=pl.testing.random_quadratic(3, 2), algorithm=pl.algorithms.DGD(1e9), rounds=50
+    )
+    with pytest.raises(DivergedError) as straight:
+        pl.simulate(exp, out=tmp_path)
+    with pytest.raises(DivergedError) as resumed:
+        pl.simulate(exp, out=tmp_path, resume=True)
+    assert (resumed.value.round, resumed.value.row) == (straight.value.round, straight.value.row)
+
+
+def test_a_folder_name_with_brackets(tmp_path):
+    folder = tmp_path / "x[a]"
+    pl.simulate(experiment(rounds=3), out=folder)
+    assert len(RunFolder(folder).read().metrics) > 0
+
+
+def test_broken_files_are_named(tmp_path):
+    pl.simulate(experiment(rounds=1), out=tmp_path)
+    (tmp_path / "metrics.parquet").write_bytes(b"broken")
+    with pytest.raises(DataError, match=r"metrics.parquet cannot be read"):
+        RunFolder(tmp_path).read()
+    (tmp_path / "state.npz").write_bytes(b"PK\x03\x04broken")
+    with pytest.raises(DataError, match=r"state.npz cannot be read"):
+        pl.simulate(experiment(rounds=1), out=tmp_path, resume=True)
+    (tmp_path / "config.toml").unlink()
+    with pytest.raises(DataError, match=r"no config.toml"):
+        RunFolder(tmp_path).read()
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers(tmp_path):
+    exp = experiment(rounds=np.int64(3), seed=np.int64(3))
+    assert torch.equal(pl.simulate(exp, out=tmp_path).x, pl.simulate(experiment(rounds=3)).x)
+    with pytest.raises(ConfigError, match=r"rounds must be a whole number, found 2.5"):
+        experiment(rounds=2.5)

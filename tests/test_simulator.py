@@ -206,7 +206,7 @@ def test_models_start_from_one_vector_or_one_per_row():
 
 @pytest.mark.parametrize("x0", [np.zeros(4), np.zeros((4, 3)), np.zeros((5, 4)), 1.0])
 def test_a_start_of_the_wrong_shape_is_refused(x0):
-    with pytest.raises(ConfigError, match=r"x0 has shape .*\[3\], or one per row \[5, 3\]"):
+    with pytest.raises(ConfigError, match=r"x0 has shape .*\[3\], or one per client \[5, 3\]"):
         final(busy(x0=x0))
 
 

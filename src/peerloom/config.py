@@ -76,9 +76,12 @@ def override(table: Table, settings: Iterable[str]) -> Table:
         at: Any = table
         for depth, key in enumerate(parents):
             at = _enter(at, key, ".".join(parents[: depth + 1]))
-        if isinstance(at, str):
-            raise ConfigError(f"--set {setting}: '{'.'.join(parents)}' is a name, not a table. Give it as a table first.")
-        at[last] = _value(text)
+        if isinstance(at, list) and last.isdigit() and int(last) < len(at):
+            at[int(last)] = _value(text)
+        elif isinstance(at, dict):
+            at[last] = _value(text)
+        else:
+            raise ConfigError(f"--set {setting}: '{'.'.join(parents)}' has no key '{last}': it is {at!r}.")
     return table
 
 
@@ -134,7 +137,7 @@ def experiment_to_table(exp: Experiment) -> Table:
     table["graph"] = describe(exp.graph)
     table["problem"] = describe(exp.problem)
     table["schedule"] = describe(exp.schedule)
-    if exp.resources is not None:
+    if exp.resources is not None and describe(exp.resources) != table["schedule"]:
         table["resources"] = describe(exp.resources)
     table["message"] = describe(exp.message)
     judged = {"every": exp.evaluate.every, "grid": exp.evaluate.grid}
@@ -155,6 +158,8 @@ def _rules(table: Table) -> list[tuple[str, Table]]:
     if not isinstance(given, list) or not given:
         raise ConfigError("algorithms: give a list of tables, [[algorithms]], with one algorithm at least.")
     rules = [{"name": rule} if isinstance(rule, str) else rule for rule in given]
+    if strange := [rule for rule in rules if not isinstance(rule, dict)]:
+        raise ConfigError(f"algorithms: {strange[0]!r} is neither a name nor a table.")
     single = "algorithm" in table
     return [("algorithm" if single else f"algorithms.{rule.get('name', k)}", rule) for k, rule in enumerate(rules)]
 
@@ -187,11 +192,17 @@ def _number(value: object, where: str, kind: type) -> Any:
 def _enter(at: Any, key: str, path: str) -> Any:
     """One level down, into a table, or into a list by number or by an entry's name."""
     if isinstance(at, list):
-        for k, entry in enumerate(at):
-            if key == str(k) or (isinstance(entry, dict) and key in (entry.get("name"), entry.get("label"))):
-                return entry
+        named = [entry for entry in at if isinstance(entry, dict) and key in (entry.get("name"), entry.get("label"))]
+        found = [at[int(key)]] if key.isdigit() and int(key) < len(at) else named
+        if len(found) == 1:
+            return found[0]
         names = [str(entry.get("label", entry.get("name"))) for entry in at if isinstance(entry, dict)]
-        raise ConfigError(f"--set {path}: there is no entry '{key}'. {nearest(key, names)}")
+        problem = (
+            f"there is no entry '{key}'" if not found else f"'{key}' names {len(found)} entries; use its number or label"
+        )
+        raise ConfigError(f"--set {path}: {problem}. {nearest(key, names)}")
+    if not isinstance(at, dict):
+        raise ConfigError(f"--set {path}: there is nothing below {at!r}.")
     if isinstance(at.get(key), str):
         at[key] = {"name": at[key]}
     return at.setdefault(key, {})

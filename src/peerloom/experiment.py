@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ class Evaluate:
     def __post_init__(self) -> None:
         if self.every is not None and self.every < 1:
             raise ConfigError(f"evaluate.every must be at least 1 round, found {self.every}.")
+        if self.grid not in (None, "log"):
+            raise ConfigError(f"evaluate.grid must be 'log' or left out, found '{self.grid}'.")
         if self.every is not None and self.grid is not None:
             raise ConfigError("evaluate has both 'every' and 'grid'. Give one of them.")
 
@@ -76,6 +79,11 @@ class Experiment:
     label: str = ""
 
     def __post_init__(self) -> None:
+        for name in ("rounds", "seed"):
+            try:
+                object.__setattr__(self, name, operator.index(getattr(self, name)))
+            except TypeError as error:
+                raise ConfigError(f"{name} must be a whole number, found {getattr(self, name)!r}.") from error
         if self.rounds < 0:
             raise ConfigError(f"rounds must not be negative, found {self.rounds}.")
         if self.dtype not in ("float32", "float64"):
@@ -88,10 +96,15 @@ class Experiment:
             raise ConfigError(f"The problem has {clients} clients, graph '{self.graph.name}' {self.graph.clients}.")
         if self.algorithm.needs.common_start and self.x0 is not None and np.ndim(self.x0) > 1:
             raise ConfigError(f"{self.name} needs one common first model. Give x0 as one vector, or leave it out.")
-        if hasattr(self.algorithm, "caution"):
-            regularised = getattr(self.problem, "h", None) not in (None, Zero())
-            if text := self.algorithm.caution(regularised):
-                warnings.warn(text, Caution, stacklevel=3)
+        h = getattr(self.problem, "h", None)
+        regularised = h not in (None, Zero())
+        if regularised and not self.algorithm.needs.prox:
+            raise ConfigError(
+                f"{self.name} takes no proximal step, so it would not see the regulariser {h}. "
+                "Use Depositum, NIDS or ProxGT, or the smooth l2 of Classification."
+            )
+        if hasattr(self.algorithm, "caution") and (text := self.algorithm.caution(regularised)):
+            warnings.warn(text, Caution, stacklevel=3)
 
     @property
     def name(self) -> str:
@@ -101,7 +114,7 @@ class Experiment:
     @property
     def active_schedule(self) -> Schedule:
         """The schedule that really runs: as given, or as the algorithm's plan uses it."""
-        return planned(self.schedule, getattr(self.algorithm, "plan", Plan()))
+        return planned(self.schedule, getattr(self.algorithm, "plan", Plan()), self.resources or self.schedule)
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -113,7 +126,10 @@ class Experiment:
         if self.x0 is None:
             return self.problem.start(self.seed).repeat(len(rows), 1)
         given = self.x0.detach().cpu().numpy() if isinstance(self.x0, Tensor) else np.asarray(self.x0)
-        x = torch.from_numpy(np.array(given, np.float64))
+        try:
+            x = torch.from_numpy(np.array(given, np.float64))
+        except ValueError as error:
+            raise ConfigError(f"x0 must be numbers, one vector or one per client: {error}.") from error
         n = self.problem.n
         if x.shape == (n,):
             return x.repeat(len(rows), 1)

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
+from networkx import NetworkXException
 from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from torch import Tensor
 
 from .algorithms import ALGORITHMS
-from .core import ConfigError, InverseSqrt, Network, Pieces, nearest
+from .core import ConfigError, InverseSqrt, Network, PeerloomError, Pieces, nearest
 from .graphs import GRAPHS
 from .messages import MESSAGES
 from .problems import DATA, MODELS, PARTITIONS, PROBLEMS, REGULARISERS, Dataset
@@ -78,9 +79,12 @@ def build(kind: str, given: object, where: str, **defaults: Any) -> Any:
         raise ConfigError(f"{where}: '{name}' needs {' and '.join(missing)}. It takes: {', '.join(takes)}.")
     arguments = {key: _argument(make, key, value, f"{where}.{key}") for key, value in table.items()}
     try:
-        return make(**arguments)
-    except ConfigError as error:
+        made = make(**arguments)
+    except (PeerloomError, TypeError, ValueError, RuntimeError, NetworkXException) as error:
         raise ConfigError(f"{where}: {error}") from error
+    if ":" in name and isinstance(made, Network | Dataset):  # your own function made it, and can make it again
+        return dataclasses.replace(made, recipe={"name": name, **table})
+    return made
 
 
 def signature(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -104,7 +108,12 @@ def describe(part: object) -> Any:
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
         fields = [field for field in dataclasses.fields(part) if field.init]
         values = {field.name: getattr(part, field.name) for field in fields}
+        for field in fields:
+            if values[field.name] is None and field.default is not None:
+                raise ConfigError(f"{type(part).__name__}.{field.name} is None, which a file cannot say.")
         return {"name": _name_of(type(part))} | {k: describe(v) for k, v in values.items() if v is not None}
+    if isinstance(part, partial):
+        return {"name": _name_of(part.func)} | {key: describe(value) for key, value in part.keywords.items()}
     if callable(part):
         return _name_of(part)
     raise ConfigError(f"{part!r} cannot be written to a file. Use a part that Peerloom knows by name.")
@@ -115,6 +124,11 @@ def _find(kind: str, name: str, where: str) -> Callable[..., Any]:
         return KINDS[kind][name]
     if ":" in name:
         return _import(name, where)
+    if kind == "data" and name == "own":
+        raise ConfigError(
+            f"{where}: these data were arrays in memory. Run again from Python with the same arrays, or load them by a "
+            'function of yours: data = "module:function".'
+        )
     hint = nearest(name, KINDS[kind])
     raise ConfigError(f"{where}: there is no '{name}' among the {kind}. {hint} Your own: name = \"module:Name\".")
 
@@ -142,8 +156,13 @@ def _argument(make: Callable[..., Any], key: str, value: object, where: str) -> 
         return build("schedules", value, where)  # Split's halves are schedules, where Bernoulli's are laws
     if key == "model" and isinstance(value, str):
         return value if value in MODELS else _find("models", value, where)
+    if key == "model" and isinstance(value, dict) and ":" in str(value.get("name")):
+        own = {name: given for name, given in value.items() if name != "name"}
+        return partial(_find("models", str(value["name"]), where), **own)
     if kind and (isinstance(value, dict) or (isinstance(value, str) and key in _BY_NAME_TOO)):
         return build(kind, value, where)
+    if key in _BY_NAME_TOO:
+        raise ConfigError(f"{where}: {value!r} is not allowed. It must be a name or table of one of the {kind}.")
     adapter = _adapter(make, key)
     if adapter is None:
         return value
@@ -151,7 +170,9 @@ def _argument(make: Callable[..., Any], key: str, value: object, where: str) -> 
         # As JSON, lists may become tuples, but "1" stays no number and 1.5 no whole number.
         return adapter.validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        wanted = " or ".join(dict.fromkeys(_allowed(str(found["msg"])) for found in error.errors()))
+        reasons = [_allowed(str(found["msg"])) for found in error.errors() if "isinstance" not in str(found["msg"])]
+        part = [f"a name or table of one of the {kind}"] if kind else []
+        wanted = " or ".join(dict.fromkeys([*reasons, *part]))
         raise ConfigError(f"{where}: {value!r} is not allowed. It must be {wanted}.") from error
     except TypeError as error:
         raise ConfigError(f"{where}: {value!r} is not allowed. It must be a number, a string, a list or a table.") from error

@@ -48,6 +48,10 @@ def check_algorithm(
     >>> from peerloom.algorithms import DSpodFL
     >>> check_algorithm(DSpodFL(lr=0.1))
     """
+    if isinstance(algorithm, type):
+        raise TypeError(
+            f"check_algorithm takes a rule with its arguments, such as {algorithm.__name__}(lr=0.1), not the class."
+        )
     if graph is None:
         graph = _graph_for(algorithm)
     carried = Dense() if message is None else message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from torch import Tensor
@@ -110,7 +110,7 @@ class NIDS:
     """
 
     lr: float
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Needs] = replace(_SYMMETRIC, prox=True)
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -131,5 +131,5 @@ class NIDS:
 
 
 def _check(lr: float, name: str) -> None:
-    if not 0 < lr < float("inf"):
+    if not isinstance(lr, int | float) or not 0 < lr < float("inf"):
         raise ConfigError(f"{name}.lr must be a constant above 0: its memory of the last step counts on it; found {lr}.")

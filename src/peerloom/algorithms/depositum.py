@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor
@@ -65,10 +66,10 @@ class Depositum:
     gamma: float = 0.0
     nesterov: bool = False
     h_scale: Literal["beta"] | None = None
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Needs] = replace(_SYMMETRIC, prox=True)
 
     def __post_init__(self) -> None:
-        if not (self.alpha > 0 and self.beta > 0 and 0 <= self.gamma < 1):
+        if not (0 < self.alpha < math.inf and 0 < self.beta < math.inf and 0 <= self.gamma < 1):
             raise ConfigError(
                 f"Depositum needs alpha > 0, beta > 0 and 0 <= gamma < 1; found {self.alpha}, {self.beta}, {self.gamma}."
             )
@@ -117,7 +118,7 @@ class DSMT:
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
-        if not (self.lr > 0 and 0 <= self.gamma < 1):
+        if not (0 < self.lr < math.inf and 0 <= self.gamma < 1):
             raise ConfigError(f"DSMT needs lr > 0 and 0 <= gamma < 1; found {self.lr} and {self.gamma}.")
 
     def init(self, x: Tensor, net: Net) -> Proximal:
@@ -146,11 +147,11 @@ class ProxGT:
 
     lr: float
     K: int = 1
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Needs] = replace(_SYMMETRIC, prox=True)
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
-        if not (self.lr > 0 and self.K >= 1):
+        if not (0 < self.lr < math.inf and self.K >= 1):
             raise ConfigError(f"ProxGT needs lr > 0 and K >= 1; found {self.lr} and {self.K}.")
 
     def init(self, x: Tensor, net: Net) -> Proximal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
@@ -174,5 +175,5 @@ def _check(rule: TracksSporadically) -> None:
         raise ConfigError(f"{type(rule).__name__}.skip must be 'zero' or 'hold', found '{rule.skip}'.")
     if not isinstance(rule.lr, tuple):
         check_rate(rule)  # type: ignore[arg-type]  # no tuple, as just seen
-    elif not rule.lr or min(rule.lr) <= 0:
-        raise ConfigError(f"{type(rule).__name__}.lr must be above 0 for every client, found {rule.lr}.")
+    elif not rule.lr or not all(0 < eta < math.inf for eta in rule.lr):
+        raise ConfigError(f"{type(rule).__name__}.lr must be above 0 and finite for every client, found {rule.lr}.")

@@ -47,7 +47,7 @@ def run_command(
     else:
         comparison, out = _prepare(file, settings, seed, out_dir)
     folders = _folders(comparison, out)
-    torch.set_num_threads(threads or _threads(comparison))
+    torch.set_num_threads(threads or (_threads_of(folders) if resume is not None else None) or _threads(comparison))
     failures: list[PeerloomError] = []
     with _Stop() as stop, _progress(comparison) as advance:
         for exp, folder in zip(comparison.experiments, folders, strict=True):
@@ -63,7 +63,8 @@ def run_command(
             if stop.asked:
                 break
     if stop.asked:
-        err.print(f"Interrupted. Nothing done so far is lost; go on with: peerloom run --resume {out}", highlight=False)
+        text = f"Interrupted. Nothing done so far is lost; go on with: peerloom run --resume {out}"
+        err.print(text, highlight=False, markup=False, soft_wrap=True)
         sys.exit(130)
     _tell(folders, out / "report.html", comparison.title, as_json)
     if failures:
@@ -73,6 +74,8 @@ def run_command(
 def report_command(paths: list[Path], output: Path | None, as_json: bool) -> None:
     """One page about the runs at these paths."""
     folders = [folder.path for path in paths for folder in find_runs(path)]
+    if output is not None and output.is_dir():
+        raise ConfigError(f"{output} is a folder. Give the name of a page, such as {output / 'report.html'}.")
     page = output or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     top = paths[0] / "experiment.toml"
     title = str(read_file(top).get("title", paths[0].name)) if len(paths) == 1 and top.exists() else "Peerloom runs"
@@ -108,7 +111,13 @@ def _folders(comparison: Comparison, out: Path) -> list[Path]:
 
 
 def _status(folder: Path) -> str:
-    return str(RunFolder(folder).info()["status"]) if (folder / "run.json").exists() else "missing"
+    return str(RunFolder(folder).info().get("status", "unknown")) if (folder / "run.json").exists() else "missing"
+
+
+def _threads_of(folders: list[Path]) -> int | None:
+    """As many threads as the runs were begun with: another number sums in another order, and the last bits differ."""
+    begun = [RunFolder(folder).info() for folder in folders if (folder / "run.json").exists()]
+    return next((int(info["versions"]["threads"]) for info in begun if "threads" in info.get("versions", {})), None)
 
 
 def _tell(folders: list[Path], page: Path, title: str, as_json: bool) -> None:
@@ -118,13 +127,13 @@ def _tell(folders: list[Path], page: Path, title: str, as_json: bool) -> None:
     document: dict[str, Any] = {"title": title, "report": str(page), "runs": [str(run.path) for run in runs]}
     show(document | found.to_dict(), render(found), as_json)
     if not as_json:
-        err.print(f"Report: {page}", highlight=False, soft_wrap=True)
+        err.print(f"Report: {page}", highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
 def _progress(comparison: Comparison) -> Iterator[Any]:
     """A bar for the runs and one for the rounds; nothing at all where nobody watches."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
         runs = bars.add_task("runs", total=len(comparison.experiments))
         rounds = bars.add_task("rounds")

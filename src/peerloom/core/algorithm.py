@@ -37,6 +37,7 @@ class Needs:
     symmetric: bool = False  # both directions of every link, with equal weights and one coin
     layers: tuple[str, ...] = ("peers",)
     common_start: bool = False  # all rows start from one model
+    prox: bool = False  # not a need but an offer: the rule takes the proximal step of a regulariser
     instead: str = ""  # what to use when the graph does not fit
 
 

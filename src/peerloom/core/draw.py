@@ -9,6 +9,7 @@ the counter holds the lane, the id and the round, each in words of its own, so t
 from __future__ import annotations
 
 import hashlib
+import operator
 from functools import lru_cache
 
 import numpy as np
@@ -43,7 +44,7 @@ def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> 
     return c0, c1, c2, c3
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)
 def _key(seed: int, stream: str) -> tuple[int, int]:
     """64 bits of BLAKE2b: streams and seeds are unrelated whatever their names and values."""
     digest = hashlib.blake2b(f"{seed}/{stream}".encode(), digest_size=8).digest()
@@ -81,7 +82,7 @@ class Draws:
     _AT_ONCE = 1 << 15  # numbers made together: enough to hide numpy's overhead, small enough to stay in cache
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
+        self.seed = operator.index(seed)  # 1 and 1.0 would be different seeds
         self._ahead: dict[tuple[str, int], tuple[int, Ids, Floats]] = {}  # first round, ids, numbers
 
     def __call__(self, stream: str, t: int, ids: Ids, lanes: int = 1) -> Floats:

@@ -48,8 +48,8 @@ class MatrixMixer:
         if not live.any():
             return offer.value
         known = self._memo.get((offer.weigh, offer.weight))
-        if known is None or not (known[0] is live or np.array_equal(known[0], live)):
-            known = self._memo[offer.weigh, offer.weight] = (live, self._matrix(offer, live))
+        if known is None or not np.array_equal(known[0], live):
+            known = self._memo[offer.weigh, offer.weight] = (live.copy(), self._matrix(offer, live))
         matrix = known[1]
         out = torch.empty_like(offer.value)
         if not self._sparse:

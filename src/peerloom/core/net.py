@@ -9,6 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from ..errors import ConfigError
 from .draw import Draws
 from .ledger import Ledger
 from .matrix import MatrixMixer
@@ -76,8 +77,13 @@ class Net:
         return self.problem.prox(z, step)
 
     def own(self, per_node: ArrayLike) -> Tensor:
-        """The hosted rows of a per-node constant, as a column."""
-        return self._column(np.broadcast_to(np.asarray(per_node, np.float64), self.network.rows)[self.place.rows])
+        """The hosted rows of a per-node constant, as a column: one number for all, one per client, or one per row."""
+        given, rows, clients = np.asarray(per_node, np.float64), self.network.rows, self.network.clients
+        if given.shape not in ((), (rows,), (clients,)):
+            raise ConfigError(f"A constant of shape {list(given.shape)} was given for {clients} clients. Give one for each.")
+        every = np.zeros(rows)
+        every[: len(given) if given.ndim else rows] = given  # hubs, which have no constant of their own, get 0
+        return self._column(every[self.place.rows])
 
     def draw(self, stream: str, shared: bool = False) -> Tensor:
         """Uniforms in [0, 1) as a column: one per row, or one that all rows agree on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -48,6 +49,8 @@ def path(clients: int) -> Network:
 
 def grid(height: int, width: int) -> Network:
     """A rectangle in which each client knows those above, below, left and right."""
+    if min(height, width) < 1:
+        raise ConfigError(f"grid: height and width must be at least 1, found {height} and {width}.")
     _at_least(2, height * width)
     shape = nx.convert_node_labels_to_integers(nx.grid_2d_graph(height, width), ordering="sorted")
     where = np.array([[i % width, -(i // width)] for i in range(height * width)], np.float64)
@@ -155,7 +158,10 @@ def random_digraph(clients: int, p: float, seed: int = 0) -> Network:
 def from_edges(n: int, edges: Iterable[Sequence[int]], directed: bool = False) -> Network:
     """A graph of your own: `edges` are pairs (source, target) of clients 0 to n - 1."""
     _at_least(1, n)
-    pairs = [(int(source), int(target)) for source, target in edges]
+    try:
+        pairs = [(operator.index(source), operator.index(target)) for source, target in edges]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"from_edges: edges must be pairs (source, target) of whole numbers: {error}.") from error
     for source, target in pairs:
         if not (0 <= source < n and 0 <= target < n):
             raise ConfigError(f"from_edges: ({source}, {target}) names a client outside 0 to {n - 1}.")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..core import ConfigError, Draws, Evaluation, Placement, nearest, uniform
 from .data import Dataset, digits
-from .gradients import STRATEGIES, Seeds, choose, parameter_count
+from .gradients import STRATEGIES, BatchNorm, Seeds, choose, parameter_count
 from .losses import LOSSES
 from .models import MODELS, Model
 from .partitions import IID, Partition
@@ -34,7 +34,7 @@ class Classification:
                nn.Module that takes no arguments
     data       a Dataset; `Dataset.of(x, y)` makes one of your arrays
     partition  how samples are dealt to clients
-    batch      samples per gradient, drawn with replacement; None takes all of a client's samples
+    batch      samples per gradient, drawn with replacement; "all" takes all of a client's samples
     loss       a name; by default the model's own, or cross-entropy
     l2         adds l2/2 |x|^2 to every f_i (a smooth term; `h` is the one with a proximal step)
     strategy   how gradients are computed; "auto" takes the fastest that fits
@@ -45,15 +45,21 @@ class Classification:
     model: str | Model | Callable[[], nn.Module] = "softmax"
     data: Dataset = field(default_factory=digits)
     partition: Partition = field(default_factory=IID)
-    batch: int | None = 16
+    batch: int | Literal["all"] | None = 16  # None is "all", as a file cannot say it
     loss: str | None = None
     l2: float = 0.0
     h: Regulariser | None = None
     strategy: Strategy = "auto"
 
     def __post_init__(self) -> None:
-        if self.batch is not None and self.batch < 1:
-            raise ConfigError(f"Classification.batch must be at least 1 sample, or None for all; found {self.batch}.")
+        if self.batch is None:
+            object.__setattr__(self, "batch", "all")
+        if self.batch != "all" and (not isinstance(self.batch, int) or self.batch < 1):
+            raise ConfigError(f'Classification.batch must be at least 1 sample, or "all"; found {self.batch!r}.')
+        if isinstance(self.model, nn.Module):
+            raise ConfigError(
+                "Classification.model is a module. Give a function that makes one, so that a seed can start it."
+            )
         if self.l2 < 0:
             raise ConfigError(f"Classification.l2 must not be negative, found {self.l2}.")
         for what, name, known in (("model", self.model, MODELS), ("loss", self.loss, LOSSES)):
@@ -93,6 +99,11 @@ class Classification:
             module = model.build(self.data.x.shape[1:], outputs) if isinstance(model, Model) else model()
         if not parameter_count(module):
             raise ConfigError(f"Model {self.model!r} has no parameters to train.")
+        if frozen := [name for name, parameter in module.named_parameters() if not parameter.requires_grad]:
+            raise ConfigError(
+                f"Parameter '{frozen[0]}' of model {self.model!r} is frozen, but a row holds all parameters and rules move "
+                "all of them. Register what must not move as a buffer."
+            )
         return module
 
     def start(self, seed: int) -> Tensor:
@@ -122,7 +133,9 @@ class LocalClassification:
         self._flat = np.concatenate(self.parts)
         self._offsets = np.cumsum(self._sizes) - self._sizes
         module = problem.module(draws.seed).to(place.device, place.dtype)
-        batch = problem.batch or int(self._sizes.max())
+        self._batch = problem.batch if isinstance(problem.batch, int) else None
+        batch = self._batch or int(self._sizes.max())
+        self._check(module, least=self._batch or int(self._sizes.min()))
         self.strategy = choose(problem.strategy, module, self._loss, self._inputs[:1], batch)
         self._gradients = STRATEGIES[self.strategy](module, self._loss)
         self._h = problem.h or Zero()
@@ -135,9 +148,9 @@ class LocalClassification:
             every = [int(u * 2**53) for u in self._draws("module", t, self._place.rows)[on, 0]]
             return every if only is None else [every[only]]
 
-        if self._problem.batch is not None:
+        if self._batch is not None:
             some = slice(None) if len(on) == len(x) else on  # a slice copies nothing
-            u = self._draws("batch", t, self._place.rows, self._problem.batch)[some]
+            u = self._draws("batch", t, self._place.rows, self._batch)[some]
             picks = self._flat[self._offsets[some, None] + (u * self._sizes[some, None]).astype(np.int64)]
             g = self._of(mine, picks, seeds)
         elif len(set(self._sizes[on])) == 1:
@@ -163,8 +176,28 @@ class LocalClassification:
         loss = (torch.stack(losses) + penalty).double().cpu().numpy()
         return Evaluation(loss, torch.stack(rates).cpu().numpy() if rates else None)
 
+    def _check(self, module: nn.Module, least: int) -> None:
+        """One sample must give one row of scores, wide enough for the loss; batch norm needs two samples."""
+        if least < 2 and any(isinstance(part, BatchNorm) for part in module.modules()):
+            raise ConfigError("Batch norm cannot learn from one sample. Use a batch of 2 at least, or group norm.")
+        shape = tuple(self._inputs.shape[1:])
+        try:
+            with torch.no_grad():
+                found = tuple(module.eval()(self._inputs[:1]).shape)
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            raise ConfigError(f"The model cannot take samples of shape {shape}: {error}.") from error
+        wanted = 1 if self._loss.one_output else self._problem.data.classes
+        fits = len(found) == 2 and (found[1] == 1 if self._loss.one_output else found[1] >= wanted)
+        if not fits:
+            raise ConfigError(
+                f"For one sample the model gives scores of shape {list(found)}, "
+                f"but loss '{self._loss.name}' needs [1, {wanted}]."
+            )
+
     def _calibration(self) -> list[Tensor]:
-        return [self._inputs[torch.from_numpy(part[: self._CALIBRATION_SIZE])] for part in self.parts]
+        """Some samples of each client; one alone has no variance."""
+        some = [part[: self._CALIBRATION_SIZE] for part in self.parts if len(part) > 1]
+        return [self._inputs[torch.from_numpy(part)] for part in some]
 
     def _of(self, x: Tensor, picks: Ids, seeds: Seeds) -> Tensor:
         flat = torch.from_numpy(picks.reshape(-1)).to(x.device)
@@ -173,7 +206,7 @@ class LocalClassification:
 
     def _tensors(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> tuple[Tensor, Tensor]:
         whole = bool(self._problem.data.classes)
-        inputs = torch.from_numpy(x).to(self._place.device, self._place.dtype)
+        inputs = torch.from_numpy(np.ascontiguousarray(x)).to(self._place.device, self._place.dtype)
         labels = torch.from_numpy(np.ascontiguousarray(y)).to(
             self._place.device, torch.int64 if whole else self._place.dtype
         )

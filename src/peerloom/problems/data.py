@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,14 +25,14 @@ class Dataset:
     `test_x` and `test_y` are what models are judged on; without them, models are judged on the training samples.
     """
 
-    x: NDArray[np.float32]
-    y: NDArray[Any]
+    x: NDArray[np.float32] = field(repr=False)
+    y: NDArray[Any] = field(repr=False)
     classes: int
-    test_x: NDArray[np.float32] | None = None
-    test_y: NDArray[Any] | None = None
+    test_x: NDArray[np.float32] | None = field(default=None, repr=False)
+    test_y: NDArray[Any] | None = field(default=None, repr=False)
     name: str = "data"
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)  # known constants of synthetic sets
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # known constants of synthetic sets
 
     def __post_init__(self) -> None:
         for x, y, part in ((self.x, self.y, "x"), (self.test_x, self.test_y, "test_x")):
@@ -41,6 +42,14 @@ class Dataset:
                 continue
             if len(x) != len(y) or not len(x):
                 raise ConfigError(f"Dataset '{self.name}': {part} has {len(x)} samples and {len(y)} labels.")
+            if y.ndim != 1 or y.dtype.kind not in "iuf":
+                raise ConfigError(
+                    f"Dataset '{self.name}': labels must be numbers [samples], found {y.dtype} {list(y.shape)}."
+                )
+            if not (np.isfinite(x).all() and np.isfinite(y).all()):
+                raise ConfigError(
+                    f"Dataset '{self.name}': {part} or its labels hold NaN or infinite numbers. Clean them first."
+                )
             if self.classes and not ((y >= 0) & (y < self.classes)).all():
                 raise ConfigError(
                     f"Dataset '{self.name}': labels run from {y.min()} to {y.max()}, but there are {self.classes} classes, "
@@ -51,12 +60,17 @@ class Dataset:
     def of(cls, x: ArrayLike, y: ArrayLike, test_x: ArrayLike | None = None, test_y: ArrayLike | None = None) -> Dataset:
         """Your own arrays. Whole-number labels make a classification, anything else a regression."""
         labels = np.asarray(y)
-        whole = bool(np.issubdtype(labels.dtype, np.integer))
+        if labels.dtype.kind not in "biuf":
+            raise ConfigError(f"Dataset.of: labels must be numbers, found {labels.dtype}. Number the classes from 0.")
+        whole = labels.dtype.kind in "biu"
         label_type = np.int64 if whole else np.float64
         held_out = None if test_y is None else np.asarray(test_y, label_type)
         classes = int(max(labels.max(), -1 if held_out is None else held_out.max())) + 1 if whole else 0
         test = None if test_x is None else np.asarray(test_x, np.float32)
-        return cls(np.asarray(x, np.float32), labels.astype(label_type), classes, test, held_out, "own")
+        samples, numbered = np.asarray(x, np.float32), labels.astype(label_type)
+        arrays = [array for array in (samples, numbered, test, held_out) if array is not None]
+        digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()
+        return cls(samples, numbered, classes, test, held_out, "own", {"name": "own", "sha256": digest})
 
 
 def digits(test: float = 0.2) -> Dataset:
@@ -85,6 +99,10 @@ def blobs(
 
     A fifth as many samples again are held out. facts: the centres.
     """
+    if min(samples, features, classes) < 1:
+        raise ConfigError(
+            f"blobs needs samples, features and classes of at least 1; found {samples}, {features}, {classes}."
+        )
     centres = _normal(seed, "data/blobs/centres", classes, features)
     centres *= distance / np.linalg.norm(centres, axis=1, keepdims=True)
     total = samples + max(classes, samples // 5)

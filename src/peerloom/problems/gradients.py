@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ..core import ConfigError
 from .losses import Loss
 
-__all__ = ["STRATEGIES", "ClosedForm", "Gradients", "RowLoop", "Vmap", "choose", "parameter_count"]
+__all__ = ["STRATEGIES", "BatchNorm", "ClosedForm", "Gradients", "RowLoop", "Vmap", "choose", "parameter_count"]
 
 VMAP_BELOW = 50e6  # floating-point operations per client and round; above it a loop is faster (measured on two cores)
 
@@ -123,6 +123,7 @@ class Vmap:
 
     def gradients(self, x: Tensor, inputs: Tensor, labels: Tensor, seeds: Seeds) -> Tensor:
         """Parameters in as views of the rows, gradients back as rows."""
+        self._module.train()
         found = self._gradients(_named(x, self._layout), inputs, labels)
         return torch.cat([found[name].flatten(1) for name, _ in self._layout], dim=1)
 
@@ -150,7 +151,7 @@ class RowLoop:
             # Always seeded: a module may draw at random anywhere in its forward, not only in layers that say so.
             with self._as_row(x[k]), _seeded(dice[k]), torch.enable_grad():
                 loss = self._loss.value(self._module(self._laid_out(inputs[k])), labels[k]).mean()
-                found = torch.autograd.grad(loss, parameters)
+                found = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
             torch.cat([part.flatten() for part in found], out=g[k])
         return g
 
@@ -198,7 +199,20 @@ def choose(strategy: str, module: nn.Module, loss: Loss, sample: Tensor, batch: 
         return "loop"
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         module.eval()(sample)
-    return "vmap" if 3 * batch * counter.get_total_flops() < VMAP_BELOW else "loop"  # backward costs twice forward
+    small = 3 * batch * counter.get_total_flops() < VMAP_BELOW  # backward costs twice forward
+    return "vmap" if small and _vmap_works(module, loss, sample) else "loop"
+
+
+def _vmap_works(module: nn.Module, loss: Loss, sample: Tensor) -> bool:
+    """Whether torch can follow the module for several models at once; control flow on values, for one, it cannot."""
+    with torch.no_grad():
+        row = torch.cat([parameter.flatten() for parameter in module.parameters()])
+        labels = torch.zeros(2, 1, dtype=torch.int64, device=sample.device)
+        try:
+            Vmap(module, loss).gradients(row.repeat(2, 1), sample.expand(2, *sample.shape), labels, list)
+        except (RuntimeError, NotImplementedError):
+            return False
+    return True
 
 
 def parameter_count(module: nn.Module) -> int:

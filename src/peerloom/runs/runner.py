@@ -74,7 +74,8 @@ def simulate(
             if on_round is not None:
                 on_round(snapshot.t)
             finished = ends or not (stop is not None and stop())
-            if folder and not ends and (not finished or time.monotonic() - saved > SAVE_EVERY):
+            due = not ends and (not finished or time.monotonic() - saved > SAVE_EVERY)
+            if folder and due and bool(torch.isfinite(snapshot.x).all()):  # never a state the guard is about to refuse
                 folder.save(Checkpoint(snapshot.t, snapshot.state, snapshot.ledger), rows)
                 saved = time.monotonic()
             if not finished:
@@ -83,6 +84,10 @@ def simulate(
         if folder:
             folder.save_metrics([row for row in rows if row["round"] < error.round])
             folder.mark("diverged", message=str(error), round=error.round, row=error.row)
+        raise
+    except Exception as error:
+        if folder:
+            folder.mark("failed", message=str(error))
         raise
     if folder:
         folder.save(Checkpoint(snapshot.t, snapshot.state, snapshot.ledger), rows)
@@ -109,6 +114,7 @@ def _folder(exp: Experiment, out: Path | str | None, resume: bool) -> RunFolder 
         return None
     folder = RunFolder(Path(out))
     if resume and (folder.path / "run.json").exists():
+        folder.check_same(exp)
         folder.mark("running")
         return folder
     return RunFolder.create(folder.path, exp)

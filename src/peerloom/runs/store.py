@@ -12,10 +12,13 @@ state: what the state has seen, the metrics have too.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import sys
+import tomllib
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,7 +32,7 @@ import torch
 
 from .. import __version__
 from ..config import Comparison, comparison_from, experiment_to_toml, read_file
-from ..core import DataError, Draws, Ledger
+from ..core import ConfigError, DataError, Draws, Ledger
 from ..engines import Checkpoint
 from ..experiment import Experiment
 
@@ -63,9 +66,12 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, exp: Experiment) -> RunFolder:
         """A new folder that says what will be run."""
+        text = experiment_to_toml(exp)
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
-        folder._text("config.toml", experiment_to_toml(exp))
+        for left_over in ("run.json", "state.npz", "metrics.parquet"):  # of an earlier run that ended here
+            (path / left_over).unlink(missing_ok=True)
+        folder._text("config.toml", text)
         folder._text("network.json", json.dumps(_network(exp)))
         folder.mark("running", label=exp.name, seed=exp.seed, algorithm=type(exp.algorithm).__name__, versions=_versions())
         return folder
@@ -93,11 +99,16 @@ class RunFolder:
 
     def experiment(self) -> Experiment:
         """The experiment, made again from config.toml."""
-        return comparison_from(read_file(self.path / "config.toml")).experiments[0]
+        return comparison_from(self._config()).experiments[0]
+
+    def check_same(self, exp: Experiment) -> None:
+        """Refuse to go on with another experiment than the one that was begun here."""
+        if self._config() != tomllib.loads(experiment_to_toml(exp)):
+            raise ConfigError(f"{self.path} holds another experiment than the one to resume. Give another folder.")
 
     def rows(self) -> list[dict[str, Any]]:
         """The evaluations so far."""
-        return pl.read_parquet(self.path / "metrics.parquet").to_dicts() if (self.path / "metrics.parquet").exists() else []
+        return self._metrics().to_dicts()
 
     def checkpoint(self, exp: Experiment, state_type: type[Any], device: str) -> Checkpoint | None:
         """Where the run can go on, if it was saved at all."""
@@ -105,22 +116,31 @@ class RunFolder:
             return None
         ledger = Ledger(exp.graph)
         try:
-            with np.load(self.path / "state.npz", allow_pickle=False) as file:
+            with (self.path / "state.npz").open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 state = state_type(*(torch.from_numpy(file[f"state/{name}"]).to(device) for name in state_type._fields))
                 for name, values in ledger.arrays().items():
                     values[...] = file[f"ledger/{name}"]
                 return Checkpoint(int(file["t"]), state, ledger)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise DataError(
                 f"{self.path / 'state.npz'} cannot be read ({error}). Delete the folder and run again."
             ) from error
 
     def read(self) -> Run:
         """The whole folder."""
-        metrics = self.path / "metrics.parquet"
-        table = pl.read_parquet(metrics) if metrics.exists() else pl.DataFrame()
-        config = read_file(self.path / "config.toml")
-        return Run(self.path, self.info(), config, self._json("network.json"), table)
+        return Run(self.path, self.info(), self._config(), self._json("network.json"), self._metrics())
+
+    def _config(self) -> dict[str, Any]:
+        if not (self.path / "config.toml").exists():
+            raise DataError(f"{self.path} has no config.toml. Is it the folder of a run?")
+        return read_file(self.path / "config.toml")
+
+    def _metrics(self) -> pl.DataFrame:
+        path = self.path / "metrics.parquet"
+        try:
+            return pl.read_parquet(path, glob=False) if path.exists() else pl.DataFrame()
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise DataError(f"{path} cannot be read ({error}). Delete the folder and run again.") from error
 
     def _json(self, name: str) -> dict[str, Any]:
         try:
@@ -158,7 +178,9 @@ def find_runs(path: Path) -> list[RunFolder]:
 
 def folder_name(exp: Experiment) -> str:
     """The name of a run's folder within its comparison."""
-    safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in exp.name)
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in exp.name)[:60].strip(".")
+    if safe != exp.name:  # two labels must not end in one folder
+        safe += "-" + hashlib.blake2b(exp.name.encode(), digest_size=3).hexdigest()
     return f"{safe}-seed{exp.seed}"
 
 

@@ -19,20 +19,26 @@ Floats = NDArray[np.float64]
 
 
 class FixedActivity:
-    """Who acts as two functions of the round; every row and link is able to act at any time (d = b = 1)."""
+    """Who acts, as two functions of the round; how able rows and links are comes from `resources`, or is d = b = 1."""
 
-    def __init__(self, network: Network, nodes: Callable[[int], Bools], links: Callable[[int, str], Bools]) -> None:
-        self.nodes, self.links = nodes, links
+    def __init__(
+        self,
+        network: Network,
+        nodes: Callable[[int], Bools],
+        links: Callable[[int, str], Bools],
+        resources: Activity | None = None,
+    ) -> None:
+        self.nodes, self.links, self._resources = nodes, links, resources
         self._of_rows = np.ones(network.clients)
         self._of_links = {name: np.ones(len(layer)) for name, layer in network.layers.items()}
 
     def node_probability(self, t: int) -> Floats:
-        """d_i = 1."""
-        return self._of_rows
+        """d_i = 1, or that of the resources."""
+        return self._of_rows if self._resources is None else self._resources.node_probability(t)
 
     def link_probability(self, t: int, layer: str) -> Floats:
-        """b_ij = 1."""
-        return self._of_links[layer]
+        """b_ij = 1, or that of the resources."""
+        return self._of_links[layer] if self._resources is None else self._resources.link_probability(t, layer)
 
 
 @dataclass(frozen=True)
@@ -109,13 +115,17 @@ class Cycle:
 
     def bind(self, network: Network, draws: Draws) -> FixedActivity:
         """The last round of each period aggregates, or the first."""
-        D = self.local_rounds(None if self.resources is None else self.resources.bind(network, draws))
-        period = D + (self.period == "D+1")
+        resources = None if self.resources is None else self.resources.bind(network, draws)
+        period = self.local_rounds(resources) + (self.period == "D+1")
+        if period == 1 and not self.sgd_while_aggregating:
+            raise ConfigError(
+                'Cycle: with D = 1 and period="D" no round computes. Use sgd_while_aggregating or period="D+1".'
+            )
 
         def aggregates(t: int) -> bool:
             return t > 0 and (t - self.opens) % period == 0
 
-        return _when(network, lambda t: self.sgd_while_aggregating or not aggregates(t), aggregates)
+        return _when(network, lambda t: self.sgd_while_aggregating or not aggregates(t), aggregates, resources)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +175,12 @@ def recorded(what: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Call
     return at
 
 
-def _when(network: Network, computes: Callable[[int], bool], talks: Callable[[int], bool]) -> FixedActivity:
+def _when(
+    network: Network, computes: Callable[[int], bool], talks: Callable[[int], bool], resources: Activity | None = None
+) -> FixedActivity:
     """All rows when `computes`, all links when `talks`. The arrays are shared, so that mixing can see nothing changed."""
     rows = {flag: np.full(network.clients, flag) for flag in (False, True)}
     links = {name: {flag: np.full(len(layer), flag) for flag in (False, True)} for name, layer in network.layers.items()}
-    return FixedActivity(network, lambda t: rows[bool(computes(t))], lambda t, layer: links[layer][bool(talks(t))])
+    return FixedActivity(
+        network, lambda t: rows[bool(computes(t))], lambda t, layer: links[layer][bool(talks(t))], resources
+    )

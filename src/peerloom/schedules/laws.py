@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtr, ndtri
+from scipy.special import betaincinv, log_ndtr, ndtri_exp
 
 from ..core import ConfigError
 
@@ -73,10 +73,13 @@ class TruncatedNormal:
 
     def sample(self, u: Floats) -> Floats:
         """By the inverse of the distribution function."""
-        # In the tail that keeps its digits: far above the mean, the distribution function is 1 to the last bit.
+        # In logarithms and in the lower tail: far from the mean, the distribution function itself is 0 or 1 to the last bit.
         side = -1 if self.mean < 0.5 else 1
-        low, high = ndtr(side * (0 - self.mean) / self.std), ndtr(side * (1 - self.mean) / self.std)
-        return np.clip(self.mean + side * self.std * ndtri(low + u[:, 0] * (high - low)), 0, 1)
+        low, high = (log_ndtr(end) for end in sorted(side * (end - self.mean) / self.std for end in (0, 1)))
+        v = u[:, 0] if side > 0 else 1 - u[:, 0]
+        with np.errstate(divide="ignore"):
+            chance = np.logaddexp(low, np.log(v) + high + np.log1p(-np.exp(low - high)))
+        return np.asarray(np.clip(self.mean + side * self.std * ndtri_exp(chance), 0, 1))
 
 
 @dataclass(frozen=True)

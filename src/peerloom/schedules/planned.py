@@ -11,10 +11,13 @@ from .fixed import Always, Cycle
 __all__ = ["planned"]
 
 
-def planned(schedule: Schedule, plan: Plan) -> Schedule:
-    """The schedule that runs, when a rule with this plan is given this one."""
-    if plan.cycle is not None and isinstance(schedule, Always | Bernoulli):
-        return Cycle.planned(plan.cycle, resources=schedule)
+def planned(schedule: Schedule, plan: Plan, resources: Schedule | None = None) -> Schedule:
+    """The schedule that runs, when a rule with this plan is given this one, on these resources."""
+    free = isinstance(schedule, Always) or (
+        isinstance(schedule, Bernoulli) and has_coins(schedule.nodes) and has_coins(schedule.links)
+    )
+    if plan.cycle is not None and free:
+        return Cycle.planned(plan.cycle, resources=resources or schedule)
     if not isinstance(schedule, Bernoulli):
         return schedule
     return replace(
