@@ -258,3 +258,14 @@ def test_set_reaches_into_lists_by_number_and_refuses_a_name_that_is_two():
     table["algorithms"][1]["name"] = "DSpodFL"
     with pytest.raises(ConfigError, match="names 2 entries"):
         override(table, ["algorithms.DSpodFL.lr=1"])
+
+
+def test_a_graph_made_of_a_graph_in_a_file():
+    rule = {"name": "SpodGT", "lr": [0.1, 0.1, 0.1, 0.2]}
+    table = tomllib.loads(SMALL) | {"algorithms": [rule]}
+    table["graph"] = {"name": "two_way", "graph": {"name": "ring", "clients": 4}}
+    exp = comparison_from(table).experiments[0]
+    again = comparison_from(experiment_to_table(exp)).experiments[0]
+    assert again.graph.directed
+    assert again.algorithm.lr == (0.1, 0.1, 0.1, 0.2)
+    assert torch.equal(pl.simulate(exp).x, pl.simulate(again).x)

@@ -249,3 +249,14 @@ def test_weight_checks_pass_what_is_right_and_name_what_is_wrong():
 def test_impossible_arguments_are_refused(make):
     with pytest.raises(ConfigError):
         make()
+
+
+def test_two_way_splits_coins_and_weights():
+    base = graphs.geometric(8, radius=0.5, seed=2)
+    graph = graphs.two_way(base)
+    assert graph.directed
+    assert np.array_equal(graph.peers.src, base.peers.src)
+    assert len(set(graph.peers.coin)) == len(graph.peers)
+    assert not graph.peers.symmetric
+    np.testing.assert_allclose(graph.peers.a, 1 / (1 + base.peers.in_degree[base.peers.dst]))
+    np.testing.assert_allclose(graph.peers.b, 1 / (1 + base.peers.out_degree[base.peers.src]))

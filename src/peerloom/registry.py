@@ -47,6 +47,7 @@ KINDS: dict[str, Mapping[str, Callable[..., Any]]] = {
 PARTS = {
     "data": "data",
     "h": "regularisers",
+    "graph": "graphs",
     "hub_graph": "graphs",
     "links": "laws",
     "lr": "rates",
@@ -55,7 +56,7 @@ PARTS = {
     "partition": "partitions",
     "resources": "schedules",
 }
-_BY_NAME_TOO = {"data", "h", "hub_graph", "model", "partition", "resources"}  # these may be named by a bare string
+_BY_NAME_TOO = {"data", "graph", "h", "hub_graph", "model", "partition", "resources"}  # these may be named by a bare string
 
 
 def build(kind: str, given: object, where: str, **defaults: Any) -> Any:

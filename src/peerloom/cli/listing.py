@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rich.console import Group
 from rich.table import Table
 
 from ..registry import KINDS, signature
@@ -25,12 +24,12 @@ def list_command(kind: str | None, as_json: bool) -> None:
             table.add_row(name, ", ".join(parts))
         return show(counts, table, as_json)
     entries = [_entry(name, part) for name, part in sorted(KINDS[kind].items())]
-    table = Table("name", "arguments", "what it is")
+    more = ["graph"] if kind == "algorithms" else []
+    table = Table("name", "arguments", *more, "what it is")
     for entry in entries:
-        table.add_row(
-            entry["name"], ", ".join(_argument(key, value) for key, value in entry["arguments"].items()), entry["about"]
-        )
-    return show(entries, Group(table), as_json)
+        arguments = ", ".join(_argument(key, value) for key, value in entry["arguments"].items())
+        table.add_row(entry["name"], arguments, *(entry[key] for key in more), entry["about"])
+    return show(entries, table, as_json)
 
 
 def _entry(name: str, part: Callable[..., Any]) -> dict[str, Any]:
@@ -40,7 +39,8 @@ def _entry(name: str, part: Callable[..., Any]) -> dict[str, Any]:
     text = inspect.getdoc(target) or ""
     entry = {"name": name, "arguments": arguments, "about": " ".join(text.split("\n\n")[0].split())}
     if hasattr(target, "needs"):
-        entry["graph"] = "undirected" if target.needs.symmetric else "any"
+        entry["graph"] = "hubs" if "up" in target.needs.layers else "undirected" if target.needs.symmetric else "any"
+        entry["regulariser"] = target.needs.prox
         entry["reference"] = " ".join(text.partition("Reference:")[2].split("\n\n")[0].split())
     return entry
 

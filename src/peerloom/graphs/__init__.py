@@ -20,6 +20,7 @@ from .build import (
     ring,
     small_world,
     star,
+    two_way,
 )
 from .hubs import hubs
 
@@ -41,6 +42,7 @@ __all__ = [
     "ring",
     "small_world",
     "star",
+    "two_way",
     "weights",
 ]
 
@@ -61,4 +63,5 @@ GRAPHS: dict[str, Callable[..., Network]] = {
     "ring": ring,
     "small_world": small_world,
     "star": star,
+    "two_way": two_way,
 }

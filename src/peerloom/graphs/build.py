@@ -30,6 +30,7 @@ __all__ = [
     "ring",
     "small_world",
     "star",
+    "two_way",
 ]
 
 _TRIES = 10_000  # redraws before a random graph is given up as hopeless
@@ -169,6 +170,14 @@ def from_edges(n: int, edges: Iterable[Sequence[int]], directed: bool = False) -
     shape.add_nodes_from(range(n))
     shape.add_edges_from(pair for pair in pairs if pair[0] != pair[1])
     return _network(shape, "from_edges", n=n, edges=sorted(map(list, shape.edges)), directed=directed)
+
+
+def two_way(graph: Network) -> Network:
+    """The same links, each direction with a coin and weights of its own: Spod-GT's bidirectional graphs."""
+    links = graph.peers
+    a, b = weighing.uniform(graph.rows, links.src, links.dst)
+    split = Links.make(graph.rows, links.src, links.dst, a, b)
+    return Network(graph.rows, {"peers": split}, "two_way", True, graph.positions, {"name": "two_way", "graph": graph})
 
 
 def from_networkx(graph: nx.Graph[Any]) -> Network:
