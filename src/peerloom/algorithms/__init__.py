@@ -5,7 +5,7 @@ from .compressed import BEER, CHOCO, DCD
 from .corrected import D2, EXTRA, NIDS
 from .depositum import DSMT, Depositum, ProxGT
 from .dspodfl import DGD, DFedAvg, DSpodFL, RandomizedGossip, SporadicSGD
-from .gossip import DSGD, CooperativeSGD
+from .gossip import DSGD, CooperativeSGD, EpidemicLearning, PairwiseGossip
 from .mll_sgd import MLLSGD
 from .pame import PaME
 from .spod_gt import PeriodicGT, SpodGT, SporadicKGT, SporadicPushPull, SynchronousGT
@@ -30,7 +30,9 @@ __all__ = [
     "DFedAvg",
     "DSpodFL",
     "Depositum",
+    "EpidemicLearning",
     "PaME",
+    "PairwiseGossip",
     "PeriodicGT",
     "ProxGT",
     "PushDIGing",
@@ -59,9 +61,11 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "DSpodFL": DSpodFL,
     "Depositum": Depositum,
     "EXTRA": EXTRA,
+    "EpidemicLearning": EpidemicLearning,
     "MLLSGD": MLLSGD,
     "NIDS": NIDS,
     "PaME": PaME,
+    "PairwiseGossip": PairwiseGossip,
     "PeriodicGT": PeriodicGT,
     "ProxGT": ProxGT,
     "PushDIGing": PushDIGing,

@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import ConfigError, CyclePlan, HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
+from ..core import ConfigError, CyclePlan, HasRate, Needs, Net, Plan, Rate, check_rate, rate_at, share
 
-__all__ = ["DSGD", "CooperativeSGD"]
+__all__ = ["DSGD", "CooperativeSGD", "EpidemicLearning", "PairwiseGossip"]
 
 _SYMMETRIC = Needs(symmetric=True, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs.")
 
@@ -72,3 +72,55 @@ class CooperativeSGD:
     def plan(self) -> Plan:
         """A cycle of tau rounds, all of which compute."""
         return Plan(cycle=CyclePlan(self.tau, sgd_while_aggregating=True, period="D"))
+
+
+@dataclass(frozen=True)
+class EpidemicLearning:
+    """Epidemic learning: step, send to some random others, take the mean of one's own and of all that arrived.
+
+        z_i = x_i - eta v_i g_i(x_i)     x_i <- mean of z_i and of the z_j that arrived
+
+    Give it the graph `complete` and the schedule `Epidemic(s)`, or `Epidemic(s, oracle=True)`; s about log m is enough.
+    Reference: de Vos et al., "Epidemic Learning: Boosting Decentralized Learning with Randomized Communication", 2023.
+    """
+
+    lr: float | Rate
+    needs: ClassVar[Needs] = Needs()
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+
+    def init(self: HasRate, x: Tensor, net: Net) -> State:
+        """One common start."""
+        return State(x)
+
+    def step(self: HasRate, s: State, net: Net) -> State:
+        """Adapt, then average with whoever sent."""
+        z = torch.sub(s.x, net.grad(s.x, net.active()), alpha=rate_at(self.lr, net.t))
+        return State(net.mix(share(z)))
+
+
+@dataclass(frozen=True)
+class PairwiseGossip:
+    """Classical randomized gossip: in each round one random pair of neighbours meets in the middle; everyone steps.
+
+        x_i, x_j <- (x_i + x_j) / 2 for the pair, then x <- x - eta v g(old x)
+
+    Give it the schedule `OneEdge`. What DSpodFL calls randomized gossip, with a coin per link, is `RandomizedGossip`.
+    Reference: Boyd, Ghosh, Prabhakar and Shah, "Randomized Gossip Algorithms", 2006.
+    """
+
+    lr: float | Rate
+    needs: ClassVar[Needs] = _SYMMETRIC
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+
+    def init(self: HasRate, x: Tensor, net: Net) -> State:
+        """One common start."""
+        return State(x)
+
+    def step(self: HasRate, s: State, net: Net) -> State:
+        """Meet, and step from the old models."""
+        alpha = rate_at(self.lr, net.t)
+        return State(torch.sub(net.mix(share(s.x)), net.grad(s.x, net.active()), alpha=alpha))

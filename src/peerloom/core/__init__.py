@@ -6,7 +6,7 @@ from .draw import Draws, uniform
 from .ledger import Ledger
 from .net import Net
 from .network import Links, Network
-from .offers import Offer, Packed, average, pull, push
+from .offers import Offer, Packed, average, pull, push, share
 from .ports import (
     Activity,
     Delivery,
@@ -61,5 +61,6 @@ __all__ = [
     "pull",
     "push",
     "rate_at",
+    "share",
     "uniform",
 ]

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-__all__ = ["Offer", "Packed", "average", "pull", "push"]
+__all__ = ["Offer", "Packed", "average", "pull", "push", "share"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +59,21 @@ def average(w: Tensor) -> Offer:
     return Offer(w, "one", _keep_where_nothing_came)
 
 
+def share(z: Tensor) -> Offer:
+    """The mean of the row's own value and of what arrived, all with equal weight."""
+    return Offer(z, "one", _count_oneself)
+
+
 def _keep_what_was_not_received(mass: Any, sent: Any) -> tuple[Any, Any]:
     return 1, 1 - mass
 
 
 def _keep_what_was_not_sent(mass: Any, sent: Any) -> tuple[Any, Any]:
     return 1, 1 - sent
+
+
+def _count_oneself(mass: Any, sent: Any) -> tuple[Any, Any]:
+    return 1 / (1 + mass), 1 / (1 + mass)
 
 
 def _keep_where_nothing_came(mass: Any, sent: Any) -> tuple[Any, Any]:

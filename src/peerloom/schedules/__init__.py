@@ -6,6 +6,7 @@ from .bernoulli import Bernoulli, BernoulliActivity
 from .fixed import Always, Cycle, Every, Explicit
 from .hub_rounds import HubRounds
 from .planned import planned
+from .random_links import Epidemic, OneEdge, OnePeer
 from .sampled import Sampled, Split
 
 __all__ = [
@@ -14,9 +15,12 @@ __all__ = [
     "Bernoulli",
     "BernoulliActivity",
     "Cycle",
+    "Epidemic",
     "Every",
     "Explicit",
     "HubRounds",
+    "OneEdge",
+    "OnePeer",
     "Sampled",
     "Split",
     "laws",
@@ -27,9 +31,12 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "Always": Always,
     "Bernoulli": Bernoulli,
     "Cycle": Cycle,
+    "Epidemic": Epidemic,
     "Every": Every,
     "Explicit": Explicit,
     "HubRounds": HubRounds,
+    "OneEdge": OneEdge,
+    "OnePeer": OnePeer,
     "Sampled": Sampled,
     "Split": Split,
 }

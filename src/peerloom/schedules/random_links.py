@@ -1,0 +1,103 @@
+"""Schedules in which chance, or the clock, picks the links of a round: one pair, random receivers, one hop at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import ConfigError, Draws, Links, Network
+from .fixed import FixedActivity
+
+__all__ = ["Epidemic", "OneEdge", "OnePeer"]
+
+Bools = NDArray[np.bool_]
+_ALL = np.zeros(1, np.int64)  # the id of a draw that belongs to no row
+
+
+@dataclass(frozen=True)
+class OneEdge:
+    """Exactly one link, drawn uniformly, fires in each round, in both directions where they share a coin (Boyd et al.)."""
+
+    def bind(self, network: Network, draws: Draws) -> FixedActivity:
+        """One coin number per round."""
+        coins = {name: np.unique(links.coin) for name, links in network.layers.items()}
+
+        def fires(t: int, layer: str) -> Bools:
+            links, known = network.layers[layer], coins[layer]
+            chosen = known[int(draws(f"one edge/{layer}", t, _ALL)[0, 0] * len(known))] if len(known) else -1
+            return np.asarray(links.coin == chosen)
+
+        return _computing_always(network, fires)
+
+
+@dataclass(frozen=True)
+class OnePeer:
+    """The one-peer exponential graph: in round t, client i sends to i + 2^((t - 1) mod tau) only, tau the number of hops.
+
+    For the graph `exponential`, which is the union of these.
+    """
+
+    def bind(self, network: Network, draws: Draws) -> FixedActivity:
+        """One hop per round, in turn."""
+        hops = (network.rows - 1).bit_length()
+
+        def fires(t: int, layer: str) -> Bools:
+            links = network.layers[layer]
+            hop = 2 ** (max(t - 1, 0) % hops)
+            live = (links.dst - links.src) % links.rows == hop % links.rows
+            if live.sum() != links.rows:
+                raise ConfigError(
+                    f"OnePeer needs every link i -> i + {hop}, which '{network.name}' lacks. Use 'exponential'."
+                )
+            return np.asarray(live)
+
+        return _computing_always(network, fires)
+
+
+@dataclass(frozen=True)
+class Epidemic:
+    """Every client sends to `s` others, drawn anew in each round (Epidemic Learning); for the graph `complete`.
+
+    By default each draws for itself (EL-Local), so some hear many and some nobody; with `oracle` everyone also hears exactly
+    s (EL-Oracle): a random numbering of the clients, of whom each sends to those a random s places further on.
+    """
+
+    s: int
+    oracle: bool = False
+
+    def __post_init__(self) -> None:
+        if self.s < 1:
+            raise ConfigError(f"Epidemic.s must be at least 1, found {self.s}.")
+
+    def bind(self, network: Network, draws: Draws) -> FixedActivity:
+        """Senders pick receivers."""
+        for links in network.layers.values():
+            if len(links) != links.rows * (links.rows - 1):
+                raise ConfigError(
+                    f"Epidemic sends from anyone to anyone, but '{network.name}' has not all links. Use 'complete'."
+                )
+            if self.s >= links.rows:
+                raise ConfigError(f"Epidemic.s must be below the number of clients, {links.rows}; found {self.s}.")
+        pick = self._regular if self.oracle else self._own
+        return _computing_always(network, lambda t, layer: pick(t, network.layers[layer], draws))
+
+    def _own(self, t: int, links: Links, draws: Draws) -> Bools:
+        u = draws("epidemic", t, links.dst * links.rows + links.src)[:, 0]
+        table = np.full((links.rows, links.rows), 2.0)  # by sender; nobody sends to itself
+        table[links.src, links.dst] = u
+        limit = np.partition(table, self.s - 1, axis=1)[:, self.s - 1]
+        return np.asarray(u <= limit[links.src])
+
+    def _regular(self, t: int, links: Links, draws: Draws) -> Bools:
+        rows = np.arange(links.rows)
+        place = np.argsort(np.argsort(draws("epidemic/place", t, rows)[:, 0]))
+        shifts = 1 + np.argsort(draws("epidemic/shift", t, rows[1:])[:, 0])[: self.s]
+        return np.isin((place[links.dst] - place[links.src]) % links.rows, shifts)
+
+
+def _computing_always(network: Network, fires: Callable[[int, str], Bools]) -> FixedActivity:
+    every = np.ones(network.clients, bool)
+    return FixedActivity(network, lambda t: every, fires)
