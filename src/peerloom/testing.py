@@ -13,7 +13,7 @@ from .core import Algorithm, Draws, MemoryWire, Message, Network, Schedule
 from .engines import Path, build_net, iterate
 from .engines.places import run_in_places
 from .experiment import Experiment
-from .graphs import hubs, random_digraph, ring, small_world
+from .graphs import from_edges, hubs, random_digraph, ring, small_world
 from .messages import Dense
 from .problems import Quadratic
 from .schedules import Bernoulli, Explicit
@@ -66,7 +66,9 @@ def check_algorithm(
 
 
 def _graph_for(algorithm: Algorithm) -> Network:
-    if algorithm.needs.layers == ("up", "across", "down"):
+    if algorithm.needs.one_hub:
+        return hubs(from_edges(1, []), workers=[5])
+    if "up" in algorithm.needs.layers:
         return hubs(ring(3), workers=[2, 3, 1])
     return small_world(7, degree=4, rewire=0.3) if algorithm.needs.symmetric else random_digraph(7, p=0.4)
 

@@ -6,8 +6,10 @@ from .corrected import D2, EXTRA, NIDS
 from .depositum import DSMT, Depositum, ProxGT
 from .dspodfl import DGD, DFedAvg, DSpodFL, RandomizedGossip, SporadicSGD
 from .gossip import DSGD, CooperativeSGD, EpidemicLearning, PairwiseGossip
-from .mll_sgd import MLLSGD
+from .local import KGT, DFedAvgM, DFedSAM
+from .mll_sgd import HLSGD, MLLSGD, LocalSGD
 from .pame import PaME
+from .server import FedADMM, FedDR, FedDualAvg, FedMiD
 from .spod_gt import PeriodicGT, SpodGT, SporadicKGT, SporadicPushPull, SynchronousGT
 from .tracking import AB, DSGT, SGP, PushDIGing, PushPull, SubgradientPush
 
@@ -23,14 +25,23 @@ __all__ = [
     "DSGT",
     "DSMT",
     "EXTRA",
+    "HLSGD",
+    "KGT",
     "MLLSGD",
     "NIDS",
     "SGP",
     "CooperativeSGD",
     "DFedAvg",
+    "DFedAvgM",
+    "DFedSAM",
     "DSpodFL",
     "Depositum",
     "EpidemicLearning",
+    "FedADMM",
+    "FedDR",
+    "FedDualAvg",
+    "FedMiD",
+    "LocalSGD",
     "PaME",
     "PairwiseGossip",
     "PeriodicGT",
@@ -54,6 +65,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "D2": D2,
     "DCD": DCD,
     "DFedAvg": DFedAvg,
+    "DFedAvgM": DFedAvgM,
+    "DFedSAM": DFedSAM,
     "DGD": DGD,
     "DSGD": DSGD,
     "DSGT": DSGT,
@@ -62,6 +75,13 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "Depositum": Depositum,
     "EXTRA": EXTRA,
     "EpidemicLearning": EpidemicLearning,
+    "FedADMM": FedADMM,
+    "FedDR": FedDR,
+    "FedDualAvg": FedDualAvg,
+    "FedMiD": FedMiD,
+    "HLSGD": HLSGD,
+    "KGT": KGT,
+    "LocalSGD": LocalSGD,
     "MLLSGD": MLLSGD,
     "NIDS": NIDS,
     "PaME": PaME,

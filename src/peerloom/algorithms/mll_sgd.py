@@ -8,9 +8,12 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import Needs, Net, Rate, check_rate, rate_at
+from ..core import HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
 
-__all__ = ["MLLSGD"]
+__all__ = ["HLSGD", "MLLSGD", "LocalSGD"]
+
+
+_HUBS = Needs(layers=("up", "across", "down"), instead="Use graphs.hubs, or a rule for plain graphs such as DSpodFL.")
 
 
 class State(NamedTuple):
@@ -46,20 +49,55 @@ class MLLSGD:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = Needs(
-        layers=("up", "across", "down"), instead="Use graphs.hubs, or a rule for plain graphs such as DSpodFL."
-    )
+    needs: ClassVar[Needs] = _HUBS
 
     def __post_init__(self) -> None:
         check_rate(self)
 
-    def init(self, x: Tensor, net: Net) -> State:
+    def init(self: HasRate, x: Tensor, net: Net) -> State:
         """One common start."""
         return State(x)
 
-    def step(self, s: State, net: Net) -> State:
+    def step(self: HasRate, s: State, net: Net) -> State:
         """Step, then up, across and down, each where its links fire."""
         x = torch.sub(s.x, net.grad(s.x, net.active()), alpha=rate_at(self.lr, net.t))
         for layer in ("up", "across", "down"):
             x = net.mix(x, over=layer)
         return State(x)
+
+
+@dataclass(frozen=True)
+class HLSGD:
+    """Hierarchical local SGD: MLL-SGD's rule with every worker in every round.
+
+    For hubs that all average with each other, H[j, d] = b_j, and `HubRounds(tau, q)` with q > 1.
+    Reference: MLL-SGD, section 4, with p_i = 1.
+    """
+
+    lr: float | Rate
+    needs: ClassVar[Needs] = _HUBS
+    plan: ClassVar[Plan] = Plan(nodes="always")
+
+    init, step = MLLSGD.init, MLLSGD.step
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+
+
+@dataclass(frozen=True)
+class LocalSGD:
+    """Local SGD under a server: MLL-SGD's rule with one hub and every worker in every round.
+
+    For `graphs.hubs` with a single hub and `HubRounds(tau)`; tau = 1 is distributed SGD, and weights by data size make it
+    FedAvg with all clients taking part.
+    Reference: Stich 2019; McMahan et al. 2017; MLL-SGD, section 4, with D = 1.
+    """
+
+    lr: float | Rate
+    needs: ClassVar[Needs] = _HUBS
+    plan: ClassVar[Plan] = Plan(nodes="always")
+
+    init, step = MLLSGD.init, MLLSGD.step
+
+    def __post_init__(self) -> None:
+        check_rate(self)

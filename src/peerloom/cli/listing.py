@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from ..core import Needs
 from ..registry import KINDS, signature
 from .app import show
 
@@ -39,10 +40,16 @@ def _entry(name: str, part: Callable[..., Any]) -> dict[str, Any]:
     text = inspect.getdoc(target) or ""
     entry = {"name": name, "arguments": arguments, "about": " ".join(text.split("\n\n")[0].split())}
     if hasattr(target, "needs"):
-        entry["graph"] = "hubs" if "up" in target.needs.layers else "undirected" if target.needs.symmetric else "any"
+        entry["graph"] = _graph(target.needs)
         entry["regulariser"] = target.needs.prox
         entry["reference"] = " ".join(text.partition("Reference:")[2].split("\n\n")[0].split())
     return entry
+
+
+def _graph(needs: Needs) -> str:
+    if "up" in needs.layers:
+        return "one hub" if needs.one_hub else "hubs"
+    return "undirected" if needs.symmetric else "any"
 
 
 def _argument(key: str, value: Any) -> str:

@@ -36,6 +36,7 @@ class Needs:
 
     symmetric: bool = False  # both directions of every link, with equal weights and one coin
     layers: tuple[str, ...] = ("peers",)
+    one_hub: bool = False  # a server: all workers under a single hub
     common_start: bool = False  # all rows start from one model
     prox: bool = False  # not a need but an offer: the rule takes the proximal step of a regulariser
     instead: str = ""  # what to use when the graph does not fit
@@ -69,6 +70,8 @@ def check_needs(algorithm: Algorithm, network: Network) -> None:
     """Refuse a graph on which the rule cannot be right, and say why."""
     needs, name = algorithm.needs, type(algorithm).__name__
     advice = f" {needs.instead}" if needs.instead else ""
+    if needs.one_hub and network.hubs != 1:
+        raise ConfigError(f"{name} needs a server, but graph '{network.name}' has {network.hubs} hubs.{advice}")
     for layer in needs.layers:
         if layer not in network.layers:
             raise ConfigError(

@@ -60,16 +60,19 @@ class Net:
         active[: self.network.clients] = self.activity.nodes(self.t)
         return self._column(active[self.place.rows])
 
-    def grad(self, x: Tensor, v: Tensor | None = None) -> Tensor:
-        """v_i g_i(x_i), with one batch per row and round; rows with v_i = 0, and hubs, are not computed."""
+    def grad(self, x: Tensor, v: Tensor | None = None, batch: int = 0) -> Tensor:
+        """v_i g_i(x_i); rows with v_i = 0, and hubs, are not computed.
+
+        All calls of a round see one batch per row, unless they ask for another by its number, as local steps do.
+        """
         clients = int(np.searchsorted(self.place.rows, self.network.clients))  # hosted rows are sorted, hubs are last
         on = np.arange(clients) if v is None else np.flatnonzero(v[:clients].cpu().numpy()[:, 0])
         self.ledger.computed(self.place.rows[on], 1 / self.resources.node_probability(self.t))
         if len(on) == len(x):
-            return self.problem.grad(x, on, self.t)
+            return self.problem.grad(x, on, self.t, batch)
         g = torch.zeros_like(x)
         if len(on):
-            g[torch.from_numpy(on).to(x.device)] = self.problem.grad(x[:clients], on, self.t)
+            g[torch.from_numpy(on).to(x.device)] = self.problem.grad(x[:clients], on, self.t, batch)
         return g
 
     def prox(self, z: Tensor, step: float) -> Tensor:

@@ -105,8 +105,8 @@ class Evaluation(NamedTuple):
 class LocalProblem(Protocol):
     """A problem's share of the rows that live here."""
 
-    def grad(self, x: Tensor, on: Ids, t: int) -> Tensor:
-        """The gradients [len(on), n] of the rows `on` (positions here) at x[on]; the batch depends on t only."""
+    def grad(self, x: Tensor, on: Ids, t: int, batch: int = 0) -> Tensor:
+        """The gradients [len(on), n] of the rows `on` (positions here) at x[on], on the batch-th batch of round t."""
 
     def prox(self, z: Tensor, step: float) -> Tensor:
         """argmin_x h(x) + |x - z|^2 / (2 step), row by row."""

@@ -140,17 +140,18 @@ class LocalClassification:
         self._gradients = STRATEGIES[self.strategy](module, self._loss)
         self._h = problem.h or Zero()
 
-    def grad(self, x: Tensor, on: Ids, t: int) -> Tensor:
+    def grad(self, x: Tensor, on: Ids, t: int, batch: int = 0) -> Tensor:
         """The mean gradient over each row's batch of round t."""
+        of = f"/{batch}" if batch else ""
         mine = x if len(on) == len(x) else x[torch.from_numpy(on).to(x.device)]
 
         def seeds(only: int | None = None) -> list[int]:
-            every = [int(u * 2**53) for u in self._draws("module", t, self._place.rows)[on, 0]]
+            every = [int(u * 2**53) for u in self._draws(f"module{of}", t, self._place.rows)[on, 0]]
             return every if only is None else [every[only]]
 
         if self._batch is not None:
             some = slice(None) if len(on) == len(x) else on  # a slice copies nothing
-            u = self._draws("batch", t, self._place.rows, self._batch)[some]
+            u = self._draws(f"batch{of}", t, self._place.rows, self._batch)[some]
             picks = self._flat[self._offsets[some, None] + (u * self._sizes[some, None]).astype(np.int64)]
             g = self._of(mine, picks, seeds)
         elif len(set(self._sizes[on])) == 1:

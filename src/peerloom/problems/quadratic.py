@@ -78,12 +78,14 @@ class LocalQuadratic:
         self._h = problem.h or Zero()
         self._mean_A, self._mean_b = self._A.mean(dim=0), self._b.mean(dim=0)
 
-    def grad(self, x: Tensor, on: NDArray[np.int64], t: int) -> Tensor:
+    def grad(self, x: Tensor, on: NDArray[np.int64], t: int, batch: int = 0) -> Tensor:
         """A_i x_i - b_i, row by row, so that a row's bits do not depend on which others live here."""
         rows = self._place.rows[on]
         g = torch.stack([self._A[i] @ x[k] - self._b[i] for k, i in zip(on.tolist(), rows.tolist(), strict=True)])
         if self._problem.noise:
-            u = torch.from_numpy(self._draws("noise", t, self._place.rows, self._problem.n)[on])
+            u = torch.from_numpy(
+                self._draws(f"noise/{batch}" if batch else "noise", t, self._place.rows, self._problem.n)[on]
+            )
             # A uniform of exactly 0 would give minus infinity.
             g = g + self._problem.noise * torch.special.ndtri(u.clamp_min(2.0**-54)).to(g)
         return g
