@@ -1,4 +1,4 @@
-"""Local steps and servers, in plain loops from the equations: DFedAvgM, DFedSAM, K-GT, FedMiD, FedDualAvg, FedDR, FedADMM."""
+"""Local steps and servers, in plain loops from the equations."""
 
 import numpy as np
 import pytest
