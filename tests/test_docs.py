@@ -56,3 +56,16 @@ def test_the_glossary_names_things_that_exist():
 
         home = getattr(core, owner, None) or getattr(pl.schedules, owner, None) or getattr(pl.algorithms, owner)
         assert name in home.__dict__ or name in home.__dataclass_fields__, f"{owner}.{name}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "papers").glob("*.md")), ids=lambda path: path.stem)
+def test_the_command_of_every_paper_runs(path):
+    (text,) = blocks(path.relative_to(ROOT), "toml")
+    for exp in comparison_from(tomllib.loads(text) | {"rounds": 4, "seeds": [1]}).experiments:
+        assert pl.simulate(exp).finished
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "papers").glob("*.md")), ids=lambda path: path.stem)
+def test_links_in_the_papers_pages_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+        assert (path.parent / target).exists(), target
