@@ -249,6 +249,12 @@ def test_step_sizes_that_are_no_constant_above_zero_are_refused(rule, lr):
 
 
 @pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("number", [np.float64(0.25), np.float32(0.25), np.int64(1)])
+def test_numpys_numbers_are_numbers(rule, number):
+    assert rule(number).lr == number
+
+
+@pytest.mark.parametrize("rule", RULES)
 def test_directed_graphs_and_unequal_weights_are_refused(rule):
     with pytest.raises(ConfigError, match=f"{rule.__name__} needs symmetric links, but graph 'directed_ring' is directed"):
         experiment(graphs.directed_ring(6), rule(0.1))

@@ -160,22 +160,16 @@ def distance(x):
     return np.linalg.norm(x - OPTIMUM)
 
 
-@pytest.mark.parametrize(("rule", "tau"), [(DSGD(0.02), 1), (CooperativeSGD(0.02, tau=4), 4)])
-def test_both_settle_at_their_fixed_point_near_the_optimum(rule, tau):
-    x = final(experiment(GRAPH, rule, problem=PROBLEM, rounds=1600)).x.numpy()
-    check_close(x, fixed_point(0.02, tau), 1e-9)
-    assert 1e-3 < distance(x) < 0.5
-
-
-@pytest.mark.parametrize("tau", [1, 4])
-def test_the_fixed_point_is_a_step_size_away_from_the_optimum(tau):
-    off = [distance(fixed_point(eta, tau)) for eta in (1e-3, 1e-4)]
-    assert off[0] / off[1] == pytest.approx(10, rel=0.1)
-
-
-def test_more_local_steps_drift_further_from_the_optimum():
-    off = [distance(fixed_point(0.02, tau)) for tau in (1, 4, 12)]
-    assert off[0] < off[1] < off[2]
+def test_both_settle_at_their_fixed_point_which_drifts_with_the_local_steps():
+    """1608 rounds end with a mixing for every tau here."""
+    off = []
+    for rule, tau in ((DSGD(0.02), 1), (CooperativeSGD(0.02, tau=4), 4), (CooperativeSGD(0.02, tau=12), 12)):
+        x = final(experiment(GRAPH, rule, problem=PROBLEM, rounds=1608)).x.numpy()
+        check_close(x, fixed_point(0.02, tau), 1e-9)
+        off.append(distance(x))
+        shrinking = [distance(fixed_point(eta, tau)) for eta in (1e-4, 1e-5)]  # of the order of the step
+        assert shrinking[0] / shrinking[1] == pytest.approx(10, rel=0.1)
+    assert 1e-3 < off[0] < off[1] < off[2] < 1
 
 
 # --- What is refused.

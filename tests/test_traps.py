@@ -193,3 +193,18 @@ def test_depositum_warns_of_what_it_minimises():
 def test_the_contract_wants_a_rule_and_not_its_class():
     with pytest.raises(TypeError, match=r"such as DGD\(lr=0.1\), not the class"):
         pl.testing.check_algorithm(pl.algorithms.DGD)
+
+
+def test_a_graph_without_links_runs():
+    lonely = pl.graphs.from_edges(2, [])
+    schedule = pl.schedules.Bernoulli(0.5, pl.laws.Beta(0.5, 0.5))
+    result = final(pl.testing.random_quadratic(2, 2), lonely, pl.algorithms.DSpodFL(0.1), rounds=5, schedule=schedule)
+    assert result.ledger.messages == 0
+
+
+def test_rules_that_need_a_constant_step_refuse_a_rate_and_lists_are_tuples():
+    rate = pl.rates.InverseSqrt(0.1, 10)
+    for make in (pl.algorithms.DSMT, pl.algorithms.ProxGT, pl.algorithms.Depositum, pl.algorithms.EXTRA):
+        with pytest.raises(ConfigError):
+            make(rate)
+    assert pl.algorithms.SpodGT([0.1, 0.2]).lr == (0.1, 0.2)

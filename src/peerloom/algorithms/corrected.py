@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from ..core import ConfigError, Needs, Net, Plan
+from ..core import ConfigError, Needs, Net, Plan, Rate
 
 __all__ = ["D2", "EXTRA", "NIDS"]
 
@@ -131,5 +131,5 @@ class NIDS:
 
 
 def _check(lr: float, name: str) -> None:
-    if not isinstance(lr, int | float) or not 0 < lr < float("inf"):
+    if isinstance(lr, Rate) or not 0 < lr < float("inf"):
         raise ConfigError(f"{name}.lr must be a constant above 0: its memory of the last step counts on it; found {lr}.")

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
-from ..core import ConfigError, Needs, Net, Plan
+from ..core import ConfigError, Needs, Net, Plan, Rate
 
 __all__ = ["DSMT", "Depositum", "ProxGT"]
 
@@ -69,7 +69,9 @@ class Depositum:
     needs: ClassVar[Needs] = replace(_SYMMETRIC, prox=True)
 
     def __post_init__(self) -> None:
-        if not (0 < self.alpha < math.inf and 0 < self.beta < math.inf and 0 <= self.gamma < 1):
+        if isinstance(self.alpha, Rate) or not (
+            0 < self.alpha < math.inf and 0 < self.beta < math.inf and 0 <= self.gamma < 1
+        ):
             raise ConfigError(
                 f"Depositum needs alpha > 0, beta > 0 and 0 <= gamma < 1; found {self.alpha}, {self.beta}, {self.gamma}."
             )
@@ -118,7 +120,7 @@ class DSMT:
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
-        if not (0 < self.lr < math.inf and 0 <= self.gamma < 1):
+        if isinstance(self.lr, Rate) or not (0 < self.lr < math.inf and 0 <= self.gamma < 1):
             raise ConfigError(f"DSMT needs lr > 0 and 0 <= gamma < 1; found {self.lr} and {self.gamma}.")
 
     def init(self, x: Tensor, net: Net) -> Proximal:
@@ -151,7 +153,7 @@ class ProxGT:
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
-        if not (0 < self.lr < math.inf and self.K >= 1):
+        if isinstance(self.lr, Rate) or not (0 < self.lr < math.inf and self.K >= 1):
             raise ConfigError(f"ProxGT needs lr > 0 and K >= 1; found {self.lr} and {self.K}.")
 
     def init(self, x: Tensor, net: Net) -> Proximal:

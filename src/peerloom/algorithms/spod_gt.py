@@ -163,6 +163,8 @@ class PeriodicGT:
 
     def __post_init__(self) -> None:
         _check(self)
+        if self.K is not None and self.K < 1:
+            raise ConfigError(f"PeriodicGT.K must be at least 1 round, found {self.K}.")
 
     @property
     def plan(self) -> Plan:
@@ -173,6 +175,8 @@ class PeriodicGT:
 def _check(rule: TracksSporadically) -> None:
     if rule.skip not in ("zero", "hold"):
         raise ConfigError(f"{type(rule).__name__}.skip must be 'zero' or 'hold', found '{rule.skip}'.")
+    if isinstance(rule.lr, list):
+        object.__setattr__(rule, "lr", tuple(rule.lr))
     if not isinstance(rule.lr, tuple):
         check_rate(rule)  # type: ignore[arg-type]  # no tuple, as just seen
     elif not rule.lr or not all(0 < eta < math.inf for eta in rule.lr):

@@ -63,7 +63,7 @@ def uniform(seed: int, stream: str, rounds: Ids | int, ids: Ids, lanes: int = 1)
     shape = np.broadcast_shapes(t.shape, i.shape, block.shape)
     counter = tuple(np.broadcast_to(word, shape) for word in (block, i & _LOW, i >> _SHIFT, t))
     w0, w1, w2, w3 = philox(counter, _key(seed, stream))  # type: ignore[arg-type]  # a generator has no length
-    pair = np.stack([_double(w0, w1), _double(w2, w3)], axis=-1).reshape(*shape[:2], -1)[..., :lanes]
+    pair = np.stack([_double(w0, w1), _double(w2, w3)], axis=-1).reshape(*shape[:2], 2 * shape[2])[..., :lanes]
     return pair if np.ndim(rounds) else pair[0]
 
 
