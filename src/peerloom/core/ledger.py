@@ -73,11 +73,12 @@ class Ledger:
         if not len(out):
             return
         account, links = self.layers[layer], self.network.layers[layer]
-        account.messages[out] += 1
-        account.bits[out] += bits
-        account.paper_bits[out] += paper_bits
-        account.time[out] += cost[out]
-        account.share[out] += cost[out] / (cost @ links.share)
+        used = slice(None) if len(out) == len(links) else out  # a slice is added to in place
+        account.messages[used] += 1
+        account.bits[used] += bits
+        account.paper_bits[used] += paper_bits
+        account.time[used] += cost[used]
+        account.share[used] += cost[used] / (cost @ links.share)
 
     @property
     def gradients(self) -> int:

@@ -52,20 +52,25 @@ class Net:
         self._sends = {name: self._here[links.src] >= 0 for name, links in network.layers.items()}
         self._turns: dict[str, tuple[int, int]] = {}
         self._heard = np.empty(0, np.int64)
+        self._nodes, self._active = np.empty(0, bool), torch.empty(0)  # of the last round: they seldom change under Always
+        self._clients = int(np.searchsorted(place.rows, network.clients))  # hosted rows are sorted, hubs are last
         self._mixers: dict[str, MatrixMixer] = {}
 
     def active(self) -> Tensor:
         """v_i as a column: who computes in this round."""
-        active = np.zeros(self.network.rows, bool)
-        active[: self.network.clients] = self.activity.nodes(self.t)
-        return self._column(active[self.place.rows])
+        nodes = self.activity.nodes(self.t)
+        if not np.array_equal(nodes, self._nodes):
+            self._nodes, every = nodes.copy(), np.zeros(self.network.rows, bool)
+            every[: self.network.clients] = nodes
+            self._active = self._column(every[self.place.rows])
+        return self._active
 
     def grad(self, x: Tensor, v: Tensor | None = None, batch: int = 0) -> Tensor:
         """v_i g_i(x_i); rows with v_i = 0, and hubs, are not computed.
 
         All calls of a round see one batch per row, unless they ask for another by its number, as local steps do.
         """
-        clients = int(np.searchsorted(self.place.rows, self.network.clients))  # hosted rows are sorted, hubs are last
+        clients = self._clients
         on = np.arange(clients) if v is None else np.flatnonzero(v[:clients].cpu().numpy()[:, 0])
         self.ledger.computed(self.place.rows[on], 1 / self.resources.node_probability(self.t))
         if len(on) == len(x):
