@@ -87,12 +87,10 @@ class EpidemicLearning:
     lr: float | Rate
     needs: ClassVar[Needs] = Needs()
 
+    init = DSGD.init
+
     def __post_init__(self) -> None:
         check_rate(self)
-
-    def init(self: HasRate, x: Tensor, net: Net) -> State:
-        """One common start."""
-        return State(x)
 
     def step(self: HasRate, s: State, net: Net) -> State:
         """Adapt, then average with whoever sent."""
@@ -113,12 +111,10 @@ class PairwiseGossip:
     lr: float | Rate
     needs: ClassVar[Needs] = _SYMMETRIC
 
+    init = DSGD.init
+
     def __post_init__(self) -> None:
         check_rate(self)
-
-    def init(self: HasRate, x: Tensor, net: Net) -> State:
-        """One common start."""
-        return State(x)
 
     def step(self: HasRate, s: State, net: Net) -> State:
         """Meet, and step from the old models."""

@@ -63,7 +63,7 @@ class DSGT:
         if self.form not in (6, 8):
             raise ConfigError(f"DSGT.form must be 6 or 8, found {self.form}.")
 
-    def init(self, x: Tensor, net: Net) -> Tracked:
+    def init(self: HasRate, x: Tensor, net: Net) -> Tracked:
         """The tracker starts as the first gradient."""
         g = net.grad(x)
         return Tracked(x, g, g)
@@ -95,15 +95,12 @@ class AB:
     needs: ClassVar[Needs] = Needs()
     plan: ClassVar[Plan] = _ALL
 
+    init = DSGT.init
+
     def __post_init__(self) -> None:
         check_rate(self)
         if self.tracker_in_step not in ("old", "mixed"):
             raise ConfigError(f"AB.tracker_in_step must be 'old' or 'mixed', found '{self.tracker_in_step}'.")
-
-    def init(self, x: Tensor, net: Net) -> Tracked:
-        """The tracker starts as the first gradient."""
-        g = net.grad(x)
-        return Tracked(x, g, g)
 
     def step(self, s: Tracked, net: Net) -> Tracked:
         """Mix both, step, track."""
@@ -127,13 +124,10 @@ class PushPull:
     needs: ClassVar[Needs] = Needs()
     plan: ClassVar[Plan] = _ALL
 
+    init = DSGT.init
+
     def __post_init__(self) -> None:
         check_rate(self)
-
-    def init(self, x: Tensor, net: Net) -> Tracked:
-        """The tracker starts as the first gradient."""
-        g = net.grad(x)
-        return Tracked(x, g, g)
 
     def step(self, s: Tracked, net: Net) -> Tracked:
         """Mix both, track."""

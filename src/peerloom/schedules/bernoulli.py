@@ -62,13 +62,12 @@ class BernoulliActivity:
 
     def __init__(self, schedule: Bernoulli, network: Network, draws: Draws) -> None:
         rows = network.rows
-        written = recorded("Bernoulli.nodes", _bools(schedule.nodes), (network.clients,))
         self._nodes = Coins("node", schedule.nodes, network.workers, schedule, draws)
         self._links = {
             name: Coins(f"link/{name}", _of_links(schedule.links, links), links.coin, schedule, draws)
             for name, links in network.layers.items()
         }
-        self._written_nodes = written
+        self._written_nodes = recorded("Bernoulli.nodes", _bools(schedule.nodes), (network.clients,))
         self._written_links = recorded("Bernoulli.links", _bools(schedule.links), (rows, rows))
         self._network = network
 
