@@ -73,7 +73,7 @@ class CHOCO:
         x = torch.sub(s.x, net.grad(s.x), alpha=rate_at(self.lr, net.t))
         q = net.compress(x - s.copy)
         lag = s.lag + net.mix(q) - q.value
-        return Choco(x + self.gamma * lag, s.copy + q.value, lag)
+        return Choco(torch.add(x, lag, alpha=self.gamma), s.copy + q.value, lag)
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,9 @@ class BEER:
 
     def step(self, s: Beer, net: Net) -> Beer:
         """Step, track, send both differences."""
-        x = s.x + self.gamma * s.lag_h - rate_at(self.lr, net.t) * s.v
+        x = torch.sub(torch.add(s.x, s.lag_h, alpha=self.gamma), s.v, alpha=rate_at(self.lr, net.t))
         g = net.grad(x)
-        v = s.v + self.gamma * s.lag_gh + g - s.g
+        v = torch.add(s.v, s.lag_gh, alpha=self.gamma) + g - s.g
         q, p = net.compress(x - s.h), net.compress(v - s.gh)
         mixed_q, mixed_p = net.mix(q, p)
         lag_h, lag_gh = s.lag_h + mixed_q - q.value, s.lag_gh + mixed_p - p.value

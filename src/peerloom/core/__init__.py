@@ -2,7 +2,7 @@
 
 from ..errors import Caution, ConfigError, DataError, DivergedError, PeerloomError, nearest
 from .algorithm import Algorithm, CyclePlan, Needs, Plan, check_needs
-from .draw import Draws, uniform
+from .draw import Draws, uniform, words
 from .ledger import Ledger
 from .net import Net
 from .network import Links, Network
@@ -11,7 +11,9 @@ from .ports import (
     Activity,
     Delivery,
     Evaluation,
+    Fit,
     LocalProblem,
+    MeasuredMessage,
     MemoryWire,
     Message,
     Placement,
@@ -33,11 +35,13 @@ __all__ = [
     "DivergedError",
     "Draws",
     "Evaluation",
+    "Fit",
     "HasRate",
     "InverseSqrt",
     "Ledger",
     "Links",
     "LocalProblem",
+    "MeasuredMessage",
     "MemoryWire",
     "Message",
     "Needs",
@@ -63,4 +67,5 @@ __all__ = [
     "rate_at",
     "share",
     "uniform",
+    "words",
 ]

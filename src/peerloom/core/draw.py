@@ -4,6 +4,9 @@ So two algorithms see the same batches, a peer draws what the simulator drew, an
 it had never stopped. The generator is Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
 SC 2011), a bijection of a 128-bit counter under a 64-bit key: the key comes from the seed and the stream's name,
 the counter holds the lane, the id and the round, each in words of its own, so that no two draws share a counter.
+
+Two forms of it are in use. A few numbers for each of many ids are made by array arithmetic over all ids at once. Thousands
+of words for each id, as messages need, come from NumPy's Philox 4x64-10, whose raw words are fixed by its algorithm.
 """
 
 from __future__ import annotations
@@ -11,11 +14,12 @@ from __future__ import annotations
 import hashlib
 import operator
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Draws", "philox", "uniform"]
+__all__ = ["Draws", "philox", "uniform", "words"]
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -49,6 +53,23 @@ def _key(seed: int, stream: str) -> tuple[int, int]:
     """64 bits of BLAKE2b: streams and seeds are unrelated whatever their names and values."""
     digest = hashlib.blake2b(f"{seed}/{stream}".encode(), digest_size=8).digest()
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
+
+
+def words(seed: int, stream: str, t: int, ids: Ids, count: int) -> Words:
+    """`count` random 64-bit words for each id, of shape [ids, count], for round t.
+
+    >>> words(seed=1, stream="demo", t=0, ids=np.array([7]), count=2).tolist()
+    [[11956083951661207611, 12498289095156679101]]
+    """
+    digest = hashlib.blake2b(f"{seed}/{stream}".encode(), digest_size=16).digest()
+    generator = np.random.Philox(key=int.from_bytes(digest, "little"))
+    state: Any = generator.state
+    drawn = np.empty((len(ids), count), np.uint64)
+    for row, id in zip(drawn, ids, strict=True):
+        state["state"]["counter"][:] = 0, id, t, 0  # the first word counts the blocks of four
+        generator.state = state
+        row[:] = generator.random_raw(count)
+    return drawn
 
 
 def uniform(seed: int, stream: str, rounds: Ids | int, ids: Ids, lanes: int = 1) -> Floats:

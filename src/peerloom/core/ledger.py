@@ -68,8 +68,8 @@ class Ledger:
         self.rows.time[who] += cost[who]
         self.rows.share[who] += cost[who] / cost.sum()
 
-    def sent(self, layer: str, out: NDArray[np.int64], bits: int, paper_bits: int, cost: Floats) -> None:
-        """Links `out` carried one message of `bits` each; `cost` is 1 / b_ij of every link of the layer."""
+    def sent(self, layer: str, out: NDArray[np.int64], bits: int | Counts, paper_bits: int | Counts, cost: Floats) -> None:
+        """Links `out` carried one message each, of `bits`; `cost` is 1 / b_ij of every link of the layer."""
         if not len(out):
             return
         account, links = self.layers[layer], self.network.layers[layer]

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from ..errors import ConfigError
 from .draw import Draws
+from .exchange import LinkMixer, trip_of_rows
 from .ledger import Ledger
 from .matrix import MatrixMixer
-from .network import Links, Network
+from .network import Network
 from .offers import Offer, Packed, pull
-from .ports import Activity, LocalProblem, MemoryWire, Message, Placement, Trip, Wire
+from .ports import Activity, LocalProblem, MeasuredMessage, MemoryWire, Message, Placement, Wire
 
 __all__ = ["Net"]
 
@@ -55,6 +56,7 @@ class Net:
         self._nodes, self._active = np.empty(0, bool), torch.empty(0)  # of the last round: they seldom change under Always
         self._clients = int(np.searchsorted(place.rows, network.clients))  # hosted rows are sorted, hubs are last
         self._mixers: dict[str, MatrixMixer] = {}
+        self._by_links = LinkMixer(place, self._here, message, draws, self.wire)
 
     def active(self) -> Tensor:
         """v_i as a column: who computes in this round."""
@@ -110,83 +112,61 @@ class Net:
         """One message per live link, carrying every offer; each is combined by its own law. A bare tensor is pulled."""
         laws = [offer if isinstance(offer, Offer) else pull(offer) for offer in offers]
         links, live = self.network.layer(over), self.activity.links(self.t, over)
-        out = np.flatnonzero(live & self._sends[over])
-        bits = sum(self.message.bits(law.value.shape[1], law.value.dtype) for law in laws)
-        paper_bits = sum(self.message.paper_bits(law.value.shape[1]) for law in laws)
-        self.ledger.sent(over, out, bits, paper_bits, 1 / self.resources.link_probability(self.t, over))
-        turn = self._next("mix")
+        out, tag = np.flatnonzero(live & self._sends[over]), (self.t, self._next("mix"))
+        self._charge(laws, over, out)
         if self.all_here and (self.message.whole or all(law.packed is not None for law in laws)):
             if over not in self._mixers:
                 self._mixers[over] = MatrixMixer(links, self.place.dtype, self.place.device)
             mixed = [self._mixers[over](law, live) for law in laws]
             self._heard = links.dst[out]
         else:
-            mixed = self._by_links(laws, links, out, np.flatnonzero(live & (self._here[links.dst] >= 0)), turn)
+            mixed, self._heard = self._by_links(laws, links, out, np.flatnonzero(live & (self._here[links.dst] >= 0)), tag)
         return mixed[0] if len(mixed) == 1 else mixed
 
-    def compress(self, x: Tensor) -> Packed:
+    def talks(self, over: str = "peers") -> Tensor:
+        """Whether a link of the row fires in this round, as a column: for rules that prepare what they send."""
+        links, live = self.network.layer(over), self.activity.links(self.t, over)
+        return self._column(np.bincount(links.src[live], minlength=self.network.rows)[self.place.rows] > 0)
+
+    def compress(self, x: Tensor, send: Tensor | None = None) -> Packed:
         """Rows as the message makes them, packed once for all receivers; what it leaves out arrives as zero.
 
-        For differences from a copy that every neighbour keeps (CHOCO, BEER): `value` is what each of them adds to it.
+        For differences from a copy that every neighbour keeps (CHOCO, BEER): `value` is what each of them adds to it. Rows
+        with 0 in the column `send` stay silent: nothing of them arrives, and nothing is charged.
         """
-        trip = self._trip_of_rows(self.place.rows, self._next("compress"))
-        packed = self.message.pack(x, trip)
-        return Packed(self._decoded(packed, x.shape[1], trip), packed, trip.turn)
+        message, trip = self.message, trip_of_rows(self.draws, self.t, self._next("compress"), self.place.rows)
+        sent = x if send is None else send * x
+        talking = np.ones(len(x), np.int64) if send is None else (send[:, 0] > 0).long().cpu().numpy()
+        bits, paper_bits = (talking * size for size in self._size(x))
+        if self.all_here and not isinstance(message, MeasuredMessage):
+            return Packed(message.through(sent, trip), None, trip.turn, bits, paper_bits)
+        rows = message.pack(sent, trip)
+        if isinstance(message, MeasuredMessage):
+            bits = paper_bits = talking * message.sizes(rows)
+        return Packed(message.unpack(rows, x.shape[1], trip)[0], rows, trip.turn, bits, paper_bits)
 
-    def _by_links(self, laws: list[Offer], links: Links, out: Ids, into: Ids, turn: int) -> list[Tensor]:
-        """The readable path, and the only one between processes: link by link, in link order."""
+    def _charge(self, laws: list[Offer], over: str, out: Ids) -> None:
+        """One message per link, of all that it carries; rows that stay silent cost nothing."""
+        cost = 1 / self.resources.link_probability(self.t, over)
+        plain = [self._size(law.value) for law in laws if law.packed is None]
+        packs = [law.packed for law in laws if law.packed is not None]
+        bits, paper_bits = sum(size[0] for size in plain), sum(size[1] for size in plain)
+        if not packs:
+            return self.ledger.sent(over, out, bits, paper_bits, cost)
+        rows = self._here[self.network.layer(over).src[out]]
+        each = bits + np.sum([pack.bits[rows] for pack in packs], axis=0)
+        paper_each = paper_bits + np.sum([pack.paper_bits[rows] for pack in packs], axis=0)
+        loud = each > 0
+        return self.ledger.sent(over, out[loud], each[loud], paper_each[loud], cost)
 
-        def trip(of: Ids) -> Trip:  # a message's draws are keyed by its link, whatever its coin
-            return Trip(self.draws, self.t, turn, links.dst[of] * links.rows + links.src[of], links.src[of])
-
-        def pack(law: Offer) -> Tensor:
-            senders = self._rows(links.src[out])
-            return self.message.pack(law.value[senders], trip(out)) if law.packed is None else law.packed[senders]
-
-        packed = [pack(law) for law in laws]
-        came = self.wire.swap((self.t, turn), links, out, torch.cat(packed, dim=1), into)
-        got, gone = torch.from_numpy(np.flatnonzero(came.arrived)), torch.from_numpy(np.flatnonzero(came.acked))
-        into, out_acked = into[came.arrived], out[came.acked]
-        self._heard = links.dst[into]
-        widths = [part.shape[1] for part in packed]
-        mixed = []
-        for law, mine, theirs in zip(laws, packed, torch.split(came.payload[got], widths, dim=1), strict=True):
-            x = law.value
-            if law.packed is None:
-                values, mask = self.message.unpack(theirs, x.shape[1], trip(into))
-                given = self.message.unpack(mine[gone], x.shape[1], trip(out_acked))[1]
-            else:  # packed by row in this round's compress of the same turn: whole, with zeros where nothing was carried
-                values = self._decoded(theirs, x.shape[1], self._trip_of_rows(links.src[into], law.turn))
-                mask, given = torch.ones_like(values[:, :1]), torch.ones_like(mine[gone][:, :1])
-            weight = torch.from_numpy(links.weight(law.weight)).to(x)[:, None]
-            total = self._add(weight[into] * mask * values, links.dst[into])
-            mass = self._add(weight[into] * mask, links.dst[into])
-            sent = self._add(weight[out_acked] * given, links.src[out_acked])
-            scale, own = law.weigh(mass, sent)
-            mixed.append(scale * total + own * x)
-        return mixed
-
-    def _decoded(self, packed: Tensor, n: int, trip: Trip) -> Tensor:
-        values, mask = self.message.unpack(packed, n, trip)
-        return values * mask
-
-    def _trip_of_rows(self, rows: Ids, turn: int) -> Trip:
-        """Draws keyed by the sender alone, so that all its receivers decode the same."""
-        return Trip(self.draws, self.t, turn, rows, rows)
+    def _size(self, x: Tensor) -> tuple[int, int]:
+        return self.message.bits(x.shape[1], x.dtype), self.message.paper_bits(x.shape[1])
 
     def _next(self, what: str) -> int:
         """The how-manieth of its kind in this round."""
         round, turn = self._turns.get(what, (-1, 0))
         self._turns[what] = (self.t, turn + 1 if round == self.t else 1)
         return self._turns[what][1]
-
-    def _add(self, terms: Tensor, rows: Ids) -> Tensor:
-        # From -0.0, the true neutral element: a sum of nothing must not turn a row's -0.0 into 0.0.
-        total = torch.full((len(self.place.rows), terms.shape[1]), -0.0, dtype=terms.dtype, device=terms.device)
-        return total.index_add_(0, self._rows(rows), terms)
-
-    def _rows(self, ids: Ids) -> Tensor:
-        return torch.from_numpy(self._here[ids]).to(self.place.device)
 
     def _column(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self.place.device, self.place.dtype)[:, None]

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 __all__ = ["Offer", "Packed", "average", "pull", "push", "share"]
@@ -29,24 +31,25 @@ class Offer:
     value: Tensor
     weight: Literal["a", "b", "one"]
     weigh: Callable[[Any, Any], tuple[Any, Any]]
-    packed: Tensor | None = None  # the rows as they travel, where they were packed before,
-    turn: int = 0  # by which `compress` of the round
+    packed: Packed | None = None  # where the rows were packed before
+    counts_sent: bool = True  # whether `weigh` looks at what was sent; where not, it is not worked out
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Rows that were packed once for all receivers, and what every one of them will make of it."""
+    """Rows that were packed once for all receivers: what every one of them will make of it, and what it costs."""
 
     value: Tensor
-    packed: Tensor
-    turn: int
+    rows: Tensor | None  # as they travel; None where all rows are here and nothing travels
+    turn: int  # which `compress` of the round
+    bits: NDArray[np.int64]  # of each row: true ones,
+    paper_bits: NDArray[np.int64]  # and as the papers count; a row with none is silent
 
 
 def pull(x: Tensor | Packed) -> Offer:
     """x_i + sum_j a_ij (x_j - x_i): the receiver's weights; rows sum to one whatever is missing."""
-    if isinstance(x, Packed):
-        return Offer(x.value, "a", _keep_what_was_not_received, x.packed, x.turn)
-    return Offer(x, "a", _keep_what_was_not_received)
+    value, packed = (x.value, x) if isinstance(x, Packed) else (x, None)
+    return Offer(value, "a", _keep_what_was_not_received, packed, counts_sent=False)
 
 
 def push(y: Tensor) -> Offer:
@@ -56,12 +59,12 @@ def push(y: Tensor) -> Offer:
 
 def average(w: Tensor) -> Offer:
     """The mean of what arrived, coordinate by coordinate; the row's own value only where nothing did."""
-    return Offer(w, "one", _keep_where_nothing_came)
+    return Offer(w, "one", _keep_where_nothing_came, counts_sent=False)
 
 
 def share(z: Tensor) -> Offer:
     """The mean of the row's own value and of what arrived, all with equal weight."""
-    return Offer(z, "one", _count_oneself)
+    return Offer(z, "one", _count_oneself, counts_sent=False)
 
 
 def _keep_what_was_not_received(mass: Any, sent: Any) -> tuple[Any, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -16,7 +17,9 @@ __all__ = [
     "Activity",
     "Delivery",
     "Evaluation",
+    "Fit",
     "LocalProblem",
+    "MeasuredMessage",
     "MemoryWire",
     "Message",
     "Placement",
@@ -29,6 +32,11 @@ __all__ = [
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
+
+
+Fit = Literal["values", "rounded", "differences"]
+"""What a message may carry: anything, since numbers arrive as they are, all or some; models, since they arrive nearly so; or
+only differences from a copy, which make good later what is left out now."""
 
 
 class Activity(Protocol):
@@ -55,7 +63,8 @@ class Schedule(Protocol):
         """The schedule on this network, with these draws."""
 
 
-class Trip(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Trip:
     """Which messages these are: what both ends know of them without being told, and can therefore draw by."""
 
     draws: Draws
@@ -63,6 +72,7 @@ class Trip(NamedTuple):
     turn: int  # which mixing of the round
     link: Ids  # a number for each link, receiver and sender together
     sender: Ids
+    drawn: dict[object, Any] = field(default_factory=dict)  # what was drawn for these messages: packing and unpacking share
 
 
 @runtime_checkable
@@ -73,17 +83,35 @@ class Message(Protocol):
     def whole(self) -> bool:
         """Whether rows arrive as they were sent, so that mixing is a matrix product."""
 
+    @property
+    def fit(self) -> Fit:
+        """What it may carry."""
+
     def pack(self, values: Tensor, trip: Trip) -> Tensor:
         """Rows [links, n] to what travels [links, width]."""
 
     def unpack(self, packed: Tensor, n: int, trip: Trip) -> tuple[Tensor, Tensor]:
-        """What travelled, as (values, mask): mask is 1 where a value was carried, of shape [links, n] or [links, 1]."""
+        """What travelled, as (values, mask): mask is 1 where a value was carried, of shape [links, n] or [links, 1].
+
+        Values are zero where nothing was carried.
+        """
+
+    def through(self, values: Tensor, trip: Trip) -> Tensor:
+        """What `unpack` makes of what `pack` made of the rows, by the shortest way."""
 
     def bits(self, n: int, dtype: torch.dtype) -> int:
         """The true size of one packed row of n numbers."""
 
     def paper_bits(self, n: int) -> int:
         """Its size as the papers count it."""
+
+
+@runtime_checkable
+class MeasuredMessage(Protocol):
+    """A message whose size depends on what it carries; its `bits` then is the least it can be."""
+
+    def sizes(self, packed: Tensor) -> NDArray[np.int64]:
+        """The true bits of each packed row."""
 
 
 class Placement(NamedTuple):

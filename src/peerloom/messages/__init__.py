@@ -1,13 +1,15 @@
 """What a link carries of a row."""
 
 from ..core import Message
-from .compressed import Quantised, RandK, Sign, SignTopK, TopK
 from .coordinates import Coordinates
 from .dense import Dense
+from .quantised import ANQ, Quantised, Sign
+from .sparse import RandK, SignTopK, TopK
 
-__all__ = ["MESSAGES", "Coordinates", "Dense", "Quantised", "RandK", "Sign", "SignTopK", "TopK"]
+__all__ = ["ANQ", "MESSAGES", "Coordinates", "Dense", "Quantised", "RandK", "Sign", "SignTopK", "TopK"]
 
 MESSAGES: dict[str, type[Message]] = {
+    "ANQ": ANQ,
     "Coordinates": Coordinates,
     "Dense": Dense,
     "Quantised": Quantised,
