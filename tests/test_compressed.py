@@ -1,5 +1,6 @@
-"""CHOCO, DCD and BEER against their equations in plain loops, and the compressors they send with."""
+"""CHOCO, DCD, BEER, SQuARM and ANQ-NIDS against their equations in plain loops, and the compressors they send with."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,7 @@ import peerloom as pl
 from peerloom.core import Draws, Trip
 from peerloom.engines import build_net, iterate
 from peerloom.errors import ConfigError
-from peerloom.messages import Dense, Quantised, RandK, Sign, SignTopK, TopK
+from peerloom.messages import ANQ, Dense, Quantised, RandK, Sign, SignTopK, TopK
 
 M, N = 6, 5
 GRAPH = pl.graphs.small_world(M, degree=2, rewire=0.5, seed=1)
@@ -72,13 +73,52 @@ def beer(message, eta, gamma, rounds=12):
         yield x
 
 
+def squarm(message, eta, gamma, beta, H, c, growth, rounds=12, charged=None):
+    """Row by row; `charged` gathers (round, row) of every message that is sent."""
+    x, v, xhat = np.zeros((M, N)), np.zeros((M, N)), np.zeros((M, N))
+    yield x
+    for t in range(1, rounds + 1):
+        g = gradient(x)
+        v = beta * v + g
+        half = x - eta * (beta * v + g)
+        if t % H:
+            x = half
+        else:
+            sent = squeeze(message, np.stack([
+                half[i] - xhat[i] if ((half[i] - xhat[i]) ** 2).sum() > c * t**growth * eta**2 else np.zeros(N)
+                for i in range(M)
+            ]), t, 1)  # fmt: skip
+            for i in range(M):
+                if ((half[i] - xhat[i]) ** 2).sum() > c * t**growth * eta**2 and charged is not None:
+                    charged.append((t, i))
+            xhat = xhat + sent
+            x = np.stack([half[i] + gamma * sum(W[i, j] * (xhat[j] - xhat[i]) for j in range(M)) for i in range(M)])
+        yield x
+
+
+def anq_nids(message, alpha, rounds=12):
+    old, dhat = np.zeros((M, N)), np.zeros((M, N))
+    g_old = gradient(old)
+    x = old - alpha * g_old
+    yield x
+    for t in range(1, rounds + 1):
+        g = gradient(x)
+        d = 2 * x - old - alpha * (g - g_old)
+        dhat = dhat + squeeze(message, d - dhat, t, 1)
+        old, g_old = x, g
+        x = np.stack([d[i] - 0.5 * (dhat[i] - sum(W[i, j] * dhat[j] for j in range(M))) for i in range(M)])
+        yield x
+
+
 @pytest.mark.parametrize("path", ["auto", "links"])
-@pytest.mark.parametrize("message", COMPRESSORS, ids=repr)
+@pytest.mark.parametrize("message", [*COMPRESSORS, ANQ(0.2, 0.5, 0.9)], ids=repr)
 def test_the_rules_are_their_equations(message, path):
     for rule, wanted in (
         (pl.algorithms.CHOCO(0.05, gamma=0.3), choco(message, 0.05, 0.3)),
         (pl.algorithms.DCD(0.05), dcd(message, 0.05)),
         (pl.algorithms.BEER(0.05, gamma=0.3), beer(message, 0.05, 0.3)),
+        (pl.algorithms.SQuARM(0.02, 0.3, 0.8, 3, 60.0, 0.5), squarm(message, 0.02, 0.3, 0.8, 3, 60.0, 0.5)),
+        (pl.algorithms.ANQNIDS(0.2), anq_nids(message, 0.2)),
     ):
         np.testing.assert_allclose(orbit(rule, message, path), np.stack(list(wanted)), rtol=0, atol=1e-10)
 
@@ -182,3 +222,61 @@ def test_refusals():
         Quantised(1)
     with pytest.raises(ConfigError, match="DCD needs one common first model"):
         experiment(pl.algorithms.DCD(0.1), TopK(0.5), x0=np.zeros((M, N)))
+
+
+@pytest.mark.parametrize("path", ["auto", "links"])
+def test_silence_costs_nothing(path):
+    """SQuARM's rows that have not moved enough send no message; the ledger knows which did."""
+    charged = []
+    rule, message = pl.algorithms.SQuARM(0.02, 0.3, 0.8, H=2, c=40.0, growth=0.5), SignTopK(0.4)
+    list(squarm(message, 0.02, 0.3, 0.8, 2, 40.0, 0.5, rounds=30, charged=charged))
+    *_, last = iterate(experiment(rule, message, rounds=30), path=path)
+    per_row = np.bincount([row for _, row in charged], minlength=M)
+    assert 0 < per_row.sum() < 15 * M
+    account = last.ledger.layers["peers"]
+    assert np.array_equal(account.messages, per_row[GRAPH.peers.src])
+    assert np.array_equal(account.bits, per_row[GRAPH.peers.src] * message.bits(N, torch.float64))
+    assert np.allclose(account.time, per_row[GRAPH.peers.src])
+
+
+def test_squarm_without_its_extras_is_choco():
+    wanted = orbit(pl.algorithms.CHOCO(0.05, gamma=0.3), TopK(0.4), "auto")
+    found = orbit(pl.algorithms.SQuARM(0.05, gamma=0.3, beta=0.0), TopK(0.4), "auto")
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-13)
+
+
+def test_anq_nids_without_rounding_is_nids():
+    np.testing.assert_allclose(
+        orbit(pl.algorithms.ANQNIDS(0.2), Dense(), "auto"), orbit(pl.algorithms.NIDS(0.2), Dense(), "auto"), atol=1e-12
+    )
+
+
+def test_anq_nids_is_exact_with_few_bits():
+    """It reaches the optimum although a coordinate takes a few bits, and no more of them as the rounds go by."""
+    exp = experiment(pl.algorithms.ANQNIDS(0.3), ANQ(omega=0.1, eta=1.0, sigma=0.97), rounds=900)
+    *_, middle = (s.ledger for s in iterate(replace(exp, rounds=450)))
+    result = pl.simulate(exp)
+    assert np.abs(result.x.numpy() - PROBLEM.solution()).max() < 1e-8
+    per_coordinate = 8 * (result.ledger.bytes - middle.bytes) / (450 * len(GRAPH.peers) * N)
+    assert 2 <= per_coordinate < 10
+
+
+@pytest.mark.parametrize(
+    "schedule", [pl.schedules.Every(2), pl.schedules.OneEdge(), pl.schedules.Sampled(fraction=0.5)], ids=repr
+)
+@pytest.mark.parametrize("rule", [pl.algorithms.CHOCO(0.05), pl.algorithms.EXTRA(0.05), pl.algorithms.ANQNIDS(0.05)])
+def test_rules_that_need_every_link_refuse_a_schedule_that_drops_some(rule, schedule):
+    with pytest.raises(ConfigError, match="every link in every round"):
+        pl.simulate(experiment(rule, Dense(), schedule=schedule))
+
+
+def test_squarm_takes_all_links_or_none():
+    pl.simulate(experiment(pl.algorithms.SQuARM(0.01), Dense(), schedule=pl.schedules.Every(3)))
+    with pytest.raises(ConfigError, match="all links of a round, or none"):
+        pl.simulate(experiment(pl.algorithms.SQuARM(0.01), Dense(), schedule=pl.schedules.OneEdge()))
+
+
+@pytest.mark.parametrize("wrong", [{"beta": 1.0}, {"H": 0}, {"c": -1.0}, {"gamma": 0.0}])
+def test_squarm_refuses_what_cannot_be(wrong):
+    with pytest.raises(ConfigError, match="SQuARM"):
+        pl.algorithms.SQuARM(0.1, **wrong)

@@ -10,8 +10,9 @@ import torch
 
 import peerloom as pl
 from peerloom import algorithms
-from peerloom.algorithms import ALGORITHMS
+from peerloom.algorithms import ALGORITHMS, CARDS
 from peerloom.core import Needs, average, pull, push
+from peerloom.errors import ConfigError
 from peerloom.testing import check_algorithm
 
 # Every algorithm once, with arguments that make sense on the contract's small quadratics.
@@ -19,6 +20,7 @@ EVERY = {name: {"lr": 0.05} for name in ALGORITHMS} | {
     "Depositum": {"alpha": 0.05, "beta": 0.5, "gamma": 0.4, "nesterov": True},
     "BEER": {"lr": 0.05, "gamma": 0.3},
     "PaME": {"sigma": 4.0, "growth": 1.01},
+    "SQuARM": {"lr": 0.02, "gamma": 0.3, "H": 2, "c": 30.0},
     "SporadicSGD": {"lr": pl.rates.InverseSqrt(0.1, 20)},
     "SubgradientPush": {"lr": pl.rates.InverseSqrt(0.1, 20)},
 }
@@ -34,6 +36,13 @@ def test_every_rule_is_listed_in_its_room():
     assert rules == set(ALGORITHMS)
 
 
+def test_every_rule_has_its_card():
+    assert set(CARDS) == set(ALGORITHMS)
+    for name, card in CARDS.items():
+        assert all(card), name
+        assert all(len(text) < 80 for text in card), name
+
+
 @pytest.mark.parametrize("name", sorted(EVERY))
 def test_contract(name):
     check_algorithm(ALGORITHMS[name](**EVERY[name]))
@@ -41,8 +50,25 @@ def test_contract(name):
 
 @pytest.mark.parametrize("name", sorted(EVERY))
 def test_contract_with_random_coordinates(name):
-    """Every rule composes with messages that carry part of a row: what is missing is a link that did not fire."""
-    check_algorithm(ALGORITHMS[name](**EVERY[name]), message=pl.messages.Coordinates(0.4))
+    """Rules compose with messages that carry part of a row, a link that did not fire; those that cannot refuse them."""
+    rule = ALGORITHMS[name](**EVERY[name])
+    for message in (pl.messages.Coordinates(0.4), pl.messages.Coordinates(0.4, per_pair=True)):
+        if message.fit in rule.needs.carries:
+            check_algorithm(rule, message=message)
+        else:
+            with pytest.raises(ConfigError, match="part of a row"):
+                check_algorithm(rule, message=message)
+
+
+@pytest.mark.parametrize("name", sorted(EVERY))
+def test_contract_with_coarse_messages(name):
+    rule = ALGORITHMS[name](**EVERY[name])
+    for message in (pl.messages.SignTopK(0.4), pl.messages.ANQ(), pl.messages.Dense("float16")):
+        if message.fit in rule.needs.carries:
+            check_algorithm(rule, message=message)
+        else:
+            with pytest.raises(ConfigError, match=r"differences|rounds"):
+                check_algorithm(rule, message=message)
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))

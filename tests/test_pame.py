@@ -97,7 +97,7 @@ class Fixed:
     """A message whose coordinates are given, sender by sender."""
 
     sets: tuple[tuple[int, ...], ...]
-    whole: ClassVar[bool] = False
+    fit: ClassVar[str] = "part"
 
     def pack(self, values, trip):
         return torch.stack([row[list(self.sets[j])] for row, j in zip(values, trip.sender, strict=True)])

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from .core import Algorithm, Caution, ConfigError, Message, Network, Plan, Problem, Schedule, check_needs
+from .core import Algorithm, Caution, ConfigError, Message, Network, Plan, Problem, Schedule, check_message, check_needs
 from .messages import Dense
 from .problems import Zero
 from .schedules import Always, planned
@@ -91,6 +91,7 @@ class Experiment:
         if self.until_delay is not None and self.until_delay <= 0:
             raise ConfigError(f"until_delay must be above 0, found {self.until_delay}.")
         check_needs(self.algorithm, self.graph)
+        check_message(self.algorithm, self.message)
         clients = getattr(self.problem, "clients", self.graph.clients)
         if clients != self.graph.clients:
             raise ConfigError(f"The problem has {clients} clients, graph '{self.graph.name}' {self.graph.clients}.")

@@ -59,9 +59,10 @@ def check_algorithm(
     _check_state(exp)
     _check_purity(exp)
     _check_memory(exp)
-    _check_rows_apart(_experiment(algorithm, graph, _silence(graph, rounds), carried, rounds, seed))
+    if algorithm.needs.links == "any" and not algorithm.needs.common_start:
+        _check_rows_apart(_experiment(algorithm, graph, _silence(graph, rounds), carried, rounds, seed))
     _check_places(exp)
-    if carried.whole:
+    if carried.fit == "whole":
         _check_paths(exp)
 
 
@@ -122,8 +123,6 @@ def _check_memory(exp: Experiment) -> None:
 
 def _check_rows_apart(exp: Experiment) -> None:
     """Where no link ever fires, a row must not feel the others."""
-    if exp.algorithm.needs.common_start:
-        return
     start = exp.start(range(exp.graph.clients))
     moved = start.clone()
     moved[0] += 10

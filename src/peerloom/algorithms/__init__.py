@@ -1,13 +1,14 @@
 """The algorithms, one per equation. They see the port and nothing else."""
 
 from ..core import Algorithm
-from .compressed import BEER, CHOCO, DCD
+from .cards import CARDS, Card
+from .compressed import ANQNIDS, BEER, CHOCO, DCD, SQuARM
 from .corrected import D2, EXTRA, NIDS
 from .depositum import DSMT, Depositum, ProxGT
 from .dspodfl import DGD, DFedAvg, DSpodFL, RandomizedGossip, SporadicSGD
-from .gossip import DSGD, CooperativeSGD, EpidemicLearning, PairwiseGossip
+from .gossip import DSGD, CooperativeSGD, EpidemicLearning, GossipPushPull, PairwiseGossip
 from .local import KGT, DFedAvgM, DFedSAM
-from .mll_sgd import HLSGD, MLLSGD, LocalSGD
+from .mll_sgd import HLSGD, MLLSGD, DistributedSGD, FedAvg, LocalSGD
 from .pame import PaME
 from .server import FedADMM, FedDR, FedDualAvg, FedMiD
 from .spod_gt import PeriodicGT, SpodGT, SporadicKGT, SporadicPushPull, SynchronousGT
@@ -16,7 +17,9 @@ from .tracking import AB, DSGT, SGP, PushDIGing, PushPull, SubgradientPush
 __all__ = [
     "AB",
     "ALGORITHMS",
+    "ANQNIDS",
     "BEER",
+    "CARDS",
     "CHOCO",
     "D2",
     "DCD",
@@ -30,17 +33,21 @@ __all__ = [
     "MLLSGD",
     "NIDS",
     "SGP",
+    "Card",
     "CooperativeSGD",
     "DFedAvg",
     "DFedAvgM",
     "DFedSAM",
     "DSpodFL",
     "Depositum",
+    "DistributedSGD",
     "EpidemicLearning",
     "FedADMM",
+    "FedAvg",
     "FedDR",
     "FedDualAvg",
     "FedMiD",
+    "GossipPushPull",
     "LocalSGD",
     "PaME",
     "PairwiseGossip",
@@ -49,6 +56,7 @@ __all__ = [
     "PushDIGing",
     "PushPull",
     "RandomizedGossip",
+    "SQuARM",
     "SpodGT",
     "SporadicKGT",
     "SporadicPushPull",
@@ -59,6 +67,7 @@ __all__ = [
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "AB": AB,
+    "ANQNIDS": ANQNIDS,
     "BEER": BEER,
     "CHOCO": CHOCO,
     "CooperativeSGD": CooperativeSGD,
@@ -73,12 +82,15 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "DSMT": DSMT,
     "DSpodFL": DSpodFL,
     "Depositum": Depositum,
+    "DistributedSGD": DistributedSGD,
     "EXTRA": EXTRA,
     "EpidemicLearning": EpidemicLearning,
     "FedADMM": FedADMM,
+    "FedAvg": FedAvg,
     "FedDR": FedDR,
     "FedDualAvg": FedDualAvg,
     "FedMiD": FedMiD,
+    "GossipPushPull": GossipPushPull,
     "HLSGD": HLSGD,
     "KGT": KGT,
     "LocalSGD": LocalSGD,
@@ -92,6 +104,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "PushPull": PushPull,
     "RandomizedGossip": RandomizedGossip,
     "SGP": SGP,
+    "SQuARM": SQuARM,
     "SpodGT": SpodGT,
     "SporadicKGT": SporadicKGT,
     "SporadicPushPull": SporadicPushPull,

@@ -1,18 +1,23 @@
-"""Methods that send compressed differences from copies which every neighbour keeps: CHOCO-SGD, DCD-PSGD, BEER."""
+"""Methods that send compressed differences from copies which every neighbour keeps: CHOCO, DCD, BEER, SQuARM, ANQ-NIDS."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..core import ConfigError, HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
+from ..core import DIFFERENCES, ConfigError, CyclePlan, HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
 
-__all__ = ["BEER", "CHOCO", "DCD"]
+__all__ = ["ANQNIDS", "BEER", "CHOCO", "DCD", "SQuARM"]
 
-_SYMMETRIC = Needs(symmetric=True, instead="Use a rule for directed graphs, such as SpodGT with Coordinates.")
+_SYMMETRIC = Needs(
+    symmetric=True,
+    carries=DIFFERENCES,
+    links="all",
+    instead="Use a rule for directed graphs, such as SpodGT with Coordinates.",
+)
 _ALL = Plan(nodes="always", links="always")
 
 
@@ -41,6 +46,25 @@ class Beer(NamedTuple):
     lag_h: Tensor
     gh: Tensor
     lag_gh: Tensor
+
+
+class Squarm(NamedTuple):
+    """The models, their momentum, the copies that neighbours keep, and (W - I) of the copies."""
+
+    x: Tensor
+    v: Tensor
+    copy: Tensor
+    lag: Tensor
+
+
+class AnqNids(NamedTuple):
+    """The models, those of the round before, the last gradients; copies of what was sent, and (W - I) of them."""
+
+    x: Tensor
+    before: Tensor
+    g: Tensor
+    copy: Tensor
+    lag: Tensor
 
 
 @dataclass(frozen=True)
@@ -88,7 +112,7 @@ class DCD:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = Needs(symmetric=True, common_start=True, instead=_SYMMETRIC.instead)
+    needs: ClassVar[Needs] = replace(_SYMMETRIC, common_start=True)
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -139,6 +163,92 @@ class BEER:
         mixed_q, mixed_p = net.mix(q, p)
         lag_h, lag_gh = s.lag_h + mixed_q - q.value, s.lag_gh + mixed_p - p.value
         return Beer(x, v, g, s.h + q.value, lag_h, s.gh + p.value, lag_gh)
+
+
+@dataclass(frozen=True)
+class SQuARM:
+    """SQuARM-SGD: momentum, H local steps, and a message only from rows that have moved far enough from their copy.
+
+        v <- beta v + g(x)     x' = x - eta (beta v + g)
+        in every H-th round:   q = C(x' - xhat) if |x' - xhat|^2 > c_t eta^2, else silence;   xhat <- xhat + q
+                               x <- x' + gamma (W - I) xhat;   x <- x' in the others
+        c_t = c t^growth
+
+    v and xhat start at zero. C is the experiment's message, `SignTopK` in the paper. A silent row sends nothing and is
+    charged nothing. Needs symmetric links, which fire together or not at all.
+    Reference: Singh, Data, George and Diggavi, "SQuARM-SGD: Communication-Efficient Momentum SGD for Decentralized
+    Optimization", 2021, Algorithm 1.
+    """
+
+    lr: float | Rate
+    gamma: float = 0.1
+    beta: float = 0.9
+    H: int = 1
+    c: float = 0.0
+    growth: float = 0.0
+    needs: ClassVar[Needs] = replace(_SYMMETRIC, links="together")
+
+    def __post_init__(self) -> None:
+        _check(self, self.gamma)
+        if not (0 <= self.beta < 1 and self.H >= 1 and self.c >= 0 and self.growth >= 0):
+            raise ConfigError(f"SQuARM needs 0 <= beta < 1, H >= 1, c >= 0 and growth >= 0; found {self}.")
+
+    @property
+    def plan(self) -> Plan:
+        """All rows compute in every round; all links fire in every H-th."""
+        return Plan(cycle=CyclePlan(self.H, sgd_while_aggregating=True, period="D"))
+
+    def init(self, x: Tensor, net: Net) -> Squarm:
+        """At rest, with copies of nothing."""
+        return Squarm(x, 0 * x, 0 * x, 0 * x)
+
+    def step(self, s: Squarm, net: Net) -> Squarm:
+        """Step; where links fire, send what has changed enough and gossip on the copies."""
+        eta, g, talks = rate_at(self.lr, net.t), net.grad(s.x), net.talks()
+        v = torch.add(g, s.v, alpha=self.beta)
+        x = torch.sub(s.x, torch.add(g, v, alpha=self.beta), alpha=eta)
+        moved = (x - s.copy).square().sum(dim=1, keepdim=True)
+        q = net.compress(x - s.copy, send=talks * (moved > self.c * net.t**self.growth * eta**2))
+        lag = s.lag + net.mix(q) - q.value
+        return Squarm(x + self.gamma * talks * lag, v, s.copy + q.value, lag)
+
+
+@dataclass(frozen=True)
+class ANQNIDS:
+    """ANQ-NIDS: NIDS whose extrapolated models travel as quantised differences; few bits, and still exact.
+
+        x1 = x0 - alpha g0
+        d = 2 x[k] - x[k-1] - alpha (g[k] - g[k-1])     dhat <- dhat + Q_k(d - dhat)     x[k+1] = d - (I - W)/2 dhat
+
+    dhat starts at zero. Q_k is the experiment's message: `ANQ`, whose levels shrink with the rounds, keeps the linear rate;
+    with `Dense` it is NIDS. The first step is taken in `init`, so that after round t the models are x[t+1]. Needs symmetric
+    links, all of them in every round.
+    Reference: Michelusi, Scutari and Lee, "Finite-Bit Quantization For Distributed Algorithms With Linear Convergence",
+    2022. How d is sent was worked out from its fixed-point scheme; the paper's own pseudocode was not at hand.
+    """
+
+    lr: float
+    needs: ClassVar[Needs] = _SYMMETRIC
+    plan: ClassVar[Plan] = _ALL
+
+    def __post_init__(self) -> None:
+        if isinstance(self.lr, Rate) or not 0 < self.lr < float("inf"):
+            raise ConfigError(
+                f"ANQNIDS.lr must be a constant above 0: its memory of the last step counts on it; found {self.lr}."
+            )
+
+    def init(self, x: Tensor, net: Net) -> AnqNids:
+        """The first, local step."""
+        g = net.grad(x)
+        return AnqNids(x - self.lr * g, x, g, 0 * x, 0 * x)
+
+    def step(self, s: AnqNids, net: Net) -> AnqNids:
+        """One message: the quantised change of the extrapolated model."""
+        g = net.grad(s.x)
+        d = 2 * s.x - s.before - self.lr * (g - s.g)
+        q = net.compress(d - s.copy)
+        lag = s.lag + net.mix(q) - q.value
+        return AnqNids(torch.add(d, lag, alpha=0.5), s.x, g, s.copy + q.value, lag)
 
 
 def _check(rule: HasRate, gamma: float) -> None:

@@ -7,11 +7,11 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from ..core import ConfigError, Needs, Net, Plan, Rate
+from ..core import STEADY, ConfigError, Needs, Net, Plan, Rate
 
 __all__ = ["D2", "EXTRA", "NIDS"]
 
-_SYMMETRIC = Needs(symmetric=True, instead="Use AB or PushPull on directed graphs.")
+_SYMMETRIC = Needs(symmetric=True, carries=STEADY, links="all", instead="Use AB or PushPull on directed graphs.")
 _ALL = Plan(nodes="always", links="always")
 
 

@@ -8,11 +8,13 @@ from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
-from ..core import ConfigError, Needs, Net, Plan, Rate
+from ..core import MEAN, ConfigError, Needs, Net, Plan, Rate
 
 __all__ = ["DSMT", "Depositum", "ProxGT"]
 
-_SYMMETRIC = Needs(symmetric=True, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs.")
+_SYMMETRIC = Needs(
+    symmetric=True, carries=MEAN, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs."
+)
 _ALL = Plan(nodes="always", links="always")
 
 
@@ -44,7 +46,8 @@ class Depositum:
 
     x model, y tracker of beta times the mean gradient, mu and nu momentum, g mini-batch gradient; mu, y and g start at zero.
     W_t is W every T0 rounds and the identity otherwise: give it the schedule `Every(T0)`, under which the first round never
-    talks. Two messages per talking round. Needs symmetric links. The mean of y is beta times the mean of g.
+    talks; `Always` is taken for `Every(1)`. Two messages per talking round. Needs symmetric links. The mean of y is beta
+    times the mean of g.
 
     Its fixed points solve 0 in beta grad f + dh: it minimises f + h / beta. h_scale="beta" scales h along, so that f + h is
     minimised whatever beta is; where neither is wanted a warning says so before the run.
@@ -67,6 +70,7 @@ class Depositum:
     nesterov: bool = False
     h_scale: Literal["beta"] | None = None
     needs: ClassVar[Needs] = replace(_SYMMETRIC, prox=True)
+    plan: ClassVar[Plan] = Plan(quiet_start=True)
 
     def __post_init__(self) -> None:
         if isinstance(self.alpha, Rate) or not (

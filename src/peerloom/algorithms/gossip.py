@@ -1,4 +1,4 @@
-"""Plain decentralized SGD that adapts first and combines then, and local SGD over a graph."""
+"""Decentralized SGD that adapts first and combines then, local SGD over a graph, and gossip by pairs and by single nodes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import ConfigError, CyclePlan, HasRate, Needs, Net, Plan, Rate, check_rate, rate_at, share
+from ..core import MASS, ConfigError, CyclePlan, HasRate, Needs, Net, Plan, Rate, average, check_rate, push, rate_at, share
 
-__all__ = ["DSGD", "CooperativeSGD", "EpidemicLearning", "PairwiseGossip"]
+__all__ = ["DSGD", "CooperativeSGD", "EpidemicLearning", "GossipPushPull", "PairwiseGossip"]
 
 _SYMMETRIC = Needs(symmetric=True, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs.")
 
@@ -19,6 +19,14 @@ class State(NamedTuple):
     """The models."""
 
     x: Tensor
+
+
+class Tracked(NamedTuple):
+    """The models, the trackers, the last gradients."""
+
+    x: Tensor
+    y: Tensor
+    g: Tensor
 
 
 @dataclass(frozen=True)
@@ -120,3 +128,42 @@ class PairwiseGossip:
         """Meet, and step from the old models."""
         alpha = rate_at(self.lr, net.t)
         return State(torch.sub(net.mix(share(s.x)), net.grad(s.x, net.active()), alpha=alpha))
+
+
+@dataclass(frozen=True)
+class GossipPushPull:
+    """G-Push-Pull as its authors mean it: one node wakes, and whoever hears it pulls, steps and tracks.
+
+        x_j <- (1 - gamma) x_j + gamma x_i - alpha y_j          for every j that hears the node i that woke
+        y_i keeps what it does not give away; y_j <- y_j + b_ji y_i + g_j(x_j) - g_j(old x_j)
+
+    y starts as the first gradient and always sums to the sum of the last gradients. Give it the schedule `OneNode`. One
+    message carries both x_i and its share of y_i, to the same receivers; the paper lets the two graphs differ. Several
+    nodes may wake at once: their mean is pulled. Spod-GT means another method by this name, which is `SporadicPushPull`.
+    Any strongly connected graph.
+    Reference: Pu, Shi, Xu and Nedic, "Push-Pull Gradient Methods for Distributed Optimization in Networks", 2021,
+    section III.
+    """
+
+    lr: float | Rate
+    gamma: float = 0.5
+    needs: ClassVar[Needs] = Needs(carries=MASS)
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+        if not 0 < self.gamma <= 1:
+            raise ConfigError(f"GossipPushPull.gamma must be above 0 and at most 1, found {self.gamma}.")
+
+    def init(self, x: Tensor, net: Net) -> Tracked:
+        """The tracker starts as the first gradient."""
+        g = net.grad(x)
+        return Tracked(x, g, g)
+
+    def step(self, s: Tracked, net: Net) -> Tracked:
+        """What is heard is pulled; those who heard step and take a new gradient."""
+        pulled, y = net.mix(average(s.x), push(s.y))
+        heard = (net.heard() > 0).to(s.x)
+        towards = self.gamma * (pulled - s.x) - rate_at(self.lr, net.t) * s.y
+        x = s.x + heard * towards
+        g = torch.where(heard > 0, net.grad(x, heard), s.g)
+        return Tracked(x, y + g - s.g, g)

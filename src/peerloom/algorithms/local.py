@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..core import ConfigError, HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
+from ..core import MEAN, ConfigError, HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
 
 __all__ = ["KGT", "DFedAvgM", "DFedSAM"]
 
@@ -116,7 +116,7 @@ class KGT:
     lr: float
     K: int = 5
     server_lr: float = 1.0
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Needs] = replace(_SYMMETRIC, carries=MEAN)
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..core import HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
 
-__all__ = ["HLSGD", "MLLSGD", "LocalSGD"]
+__all__ = ["HLSGD", "MLLSGD", "DistributedSGD", "FedAvg", "LocalSGD"]
 
 
 _HUBS = Needs(layers=("up", "across", "down"), instead="Use graphs.hubs, or a rule for plain graphs such as DSpodFL.")
@@ -88,13 +88,50 @@ class HLSGD:
 class LocalSGD:
     """Local SGD under a server: MLL-SGD's rule with one hub and every worker in every round.
 
-    For `graphs.hubs` with a single hub and `HubRounds(tau)`; tau = 1 is distributed SGD, and weights by data size make it
-    FedAvg with all clients taking part.
-    Reference: Stich 2019; McMahan et al. 2017; MLL-SGD, section 4, with D = 1.
+    For `graphs.hubs` with a single hub and `HubRounds(tau)`, or, as MLL-SGD has it, for hubs that all average with each
+    other and q = 1.
+    Reference: Stich, "Local SGD Converges Fast and Communicates Little", 2019; MLL-SGD, section 4.
     """
 
     lr: float | Rate
     needs: ClassVar[Needs] = _HUBS
+    plan: ClassVar[Plan] = Plan(nodes="always")
+
+    init, step = MLLSGD.init, MLLSGD.step
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+
+
+@dataclass(frozen=True)
+class DistributedSGD:
+    """Distributed SGD: every worker in every round, averaged by the server at once; MLL-SGD's rule with tau = q = 1.
+
+    For `graphs.hubs` with a single hub and equal weights; the schedule `Always`.
+    Reference: MLL-SGD, section 4, with D = 1, q = tau = 1, a_i = 1/N, p_i = 1.
+    """
+
+    lr: float | Rate
+    needs: ClassVar[Needs] = replace(_HUBS, one_hub=True, links="all")
+    plan: ClassVar[Plan] = Plan(nodes="always", links="always")
+
+    init, step = MLLSGD.init, MLLSGD.step
+
+    def __post_init__(self) -> None:
+        check_rate(self)
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """FedAvg with all clients taking part: local SGD under a server that weighs each client by its data.
+
+    For `graphs.hubs` with a single hub, whose `weights` are the sizes of the clients' data, and `HubRounds(tau)`.
+    Reference: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017; MLL-SGD,
+    section 4, with D = 1 and w_i the size of client i's data.
+    """
+
+    lr: float | Rate
+    needs: ClassVar[Needs] = replace(_HUBS, one_hub=True)
     plan: ClassVar[Plan] = Plan(nodes="always")
 
     init, step = MLLSGD.init, MLLSGD.step

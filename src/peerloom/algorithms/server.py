@@ -11,11 +11,13 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from ..core import ConfigError, Needs, Net, Plan
+from ..core import STEADY, ConfigError, Needs, Net, Plan
 
 __all__ = ["FedADMM", "FedDR", "FedDualAvg", "FedMiD"]
 
-_SERVER = Needs(layers=("up", "down"), one_hub=True, prox=True, instead="Use graphs.hubs with a single hub.")
+_SERVER = Needs(
+    layers=("up", "down"), one_hub=True, prox=True, carries=STEADY, links="all", instead="Use graphs.hubs with a single hub."
+)
 _ALL = Plan(nodes="always", links="always")
 
 

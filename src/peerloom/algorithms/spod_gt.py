@@ -8,12 +8,12 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
-from ..core import ConfigError, CyclePlan, Needs, Net, Plan, Rate, check_rate, pull, push, rate_at
+from ..core import MASS, ConfigError, CyclePlan, Needs, Net, Plan, Rate, check_rate, pull, push, rate_at
 
 __all__ = ["PeriodicGT", "SpodGT", "SporadicKGT", "SporadicPushPull", "SynchronousGT"]
 
 Rates = float | Rate | tuple[float, ...]
-_ANY = Needs()
+_ANY = Needs(carries=MASS)
 
 
 class Tracking(NamedTuple):

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import ConfigError, HasRate, Needs, Net, Plan, Rate, check_rate, pull, push, rate_at
+from ..core import MASS, MEAN, ConfigError, HasRate, Needs, Net, Plan, Rate, check_rate, pull, push, rate_at
 
 __all__ = ["AB", "DSGT", "SGP", "PushDIGing", "PushPull", "SubgradientPush"]
 
@@ -55,7 +55,7 @@ class DSGT:
 
     lr: float | Rate
     form: Literal[6, 8] = 6
-    needs: ClassVar[Needs] = Needs(symmetric=True, instead="Use AB or PushPull on directed graphs.")
+    needs: ClassVar[Needs] = Needs(symmetric=True, carries=MEAN, instead="Use AB or PushPull on directed graphs.")
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ class AB:
 
     lr: float | Rate
     tracker_in_step: Literal["old", "mixed"] = "old"
-    needs: ClassVar[Needs] = Needs()
+    needs: ClassVar[Needs] = Needs(carries=MASS)
     plan: ClassVar[Plan] = _ALL
 
     init = DSGT.init
@@ -121,7 +121,7 @@ class PushPull:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = Needs()
+    needs: ClassVar[Needs] = Needs(carries=MASS)
     plan: ClassVar[Plan] = _ALL
 
     init = DSGT.init
@@ -148,7 +148,7 @@ class PushDIGing:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = Needs()
+    needs: ClassVar[Needs] = Needs(carries=MASS)
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -178,7 +178,7 @@ class SGP:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = Needs()
+    needs: ClassVar[Needs] = Needs(carries=MASS)
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -202,7 +202,7 @@ class SubgradientPush:
     """
 
     lr: Rate
-    needs: ClassVar[Needs] = Needs()
+    needs: ClassVar[Needs] = Needs(carries=MASS)
     plan: ClassVar[Plan] = _ALL
 
     init, step = SGP.init, SGP.step

@@ -14,6 +14,7 @@ from .contenders import Contender, NumpyLoop, PapersLoop, Simulator
 from .machine import Machine, facts, work_of
 from .overhead import OVERHEAD_CASE, overhead
 from .processes import memory, startup
+from .rules import COMPRESSED, WANTED, mixing, rule_rounds
 from .timing import interleaved
 
 __all__ = ["PARTS", "Line", "run"]
@@ -131,5 +132,32 @@ def _startup(_: float) -> list[Line]:
         return [Line("startup", what, None, "s", _STARTUP, "<", str(error))]
 
 
-_EXTRAS: dict[str, Callable[[float], list[Line]]] = {"overhead": _overhead, "memory": _memory, "startup": _startup}
+def _rules(seconds: float) -> list[Line]:
+    """Every algorithm in rounds of DGD; names with a comma say with which message."""
+    ms = rule_rounds(20 * seconds)
+
+    def wanted(name: str) -> float | None:
+        return WANTED.get(name, 4.0 if name.partition(",")[0] in COMPRESSED else None)
+
+    return [Line("algorithms", name, spent / ms["DGD"], "x DGD", wanted(name), "<") for name, spent in sorted(ms.items())]
+
+
+def _mixing(seconds: float) -> list[Line]:
+    ms = mixing(seconds)
+    best = min(ms["scipy"], ms["torch"])
+    return [
+        Line("mixing", "1,000 rows of 7,850, 8 neighbours: times one CSR product", ms["mix"] / best, "x", 2.0, "<"),
+        Line("mixing", "one mix", ms["mix"], "ms"),
+        Line("mixing", "SciPy's CSR product", ms["scipy"], "ms"),
+        Line("mixing", "torch's CSR product", ms["torch"], "ms"),
+    ]
+
+
+_EXTRAS: dict[str, Callable[[float], list[Line]]] = {
+    "algorithms": _rules,
+    "mixing": _mixing,
+    "overhead": _overhead,
+    "memory": _memory,
+    "startup": _startup,
+}
 PARTS: tuple[str, ...] = (*CASES, *_EXTRAS)

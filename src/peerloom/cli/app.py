@@ -81,12 +81,15 @@ def run(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Processor threads. By default one for small models, all for large ones.")
     ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Also keep what fired, so that the schedule Replay can let it fire again.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run an experiment or a comparison, keep it, and write its report."""
     from .run import run_command
 
-    run_command(file, set_ or [], seed, out_dir, resume, device, threads, as_json)
+    run_command(file, set_ or [], seed, out_dir, resume, device, threads, record, as_json)
 
 
 @app.command("list")

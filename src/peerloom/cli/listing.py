@@ -7,13 +7,39 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
-from ..core import Needs
+from ..algorithms import CARDS
+from ..core import DIFFERENCES, MASS, MEAN, MODELS, STEADY, Fit, Needs
 from ..registry import KINDS, signature
 from .app import show
 
 __all__ = ["list_command"]
+
+_TRAVELS: dict[tuple[Fit, ...], str] = {
+    MODELS: "",
+    MASS: "messages that do not round",
+    MEAN: "whole rows, or coordinates drawn per pair",
+    STEADY: "messages with all coordinates",
+    DIFFERENCES: "",
+}
+_OFFERS: dict[str, Callable[[Needs], bool]] = {
+    "takes compressed messages": lambda needs: needs.carries == DIFFERENCES,
+    "takes a regulariser": lambda needs: needs.prox,
+}
+_FITS: dict[str, tuple[Fit, ...]] = {  # of every message, whatever its arguments
+    "ANQ": ("differences",),
+    "Coordinates": ("part", "paired"),
+    "Dense": ("whole", "rounded"),
+    "Quantised": ("differences",),
+    "RandK": ("part", "differences"),
+    "Sign": ("differences",),
+    "SignTopK": ("differences",),
+    "TopK": ("part",),
+}
 
 
 def list_command(kind: str | None, as_json: bool) -> None:
@@ -25,12 +51,24 @@ def list_command(kind: str | None, as_json: bool) -> None:
             table.add_row(name, ", ".join(parts))
         return show(counts, table, as_json)
     entries = [_entry(name, part) for name, part in sorted(KINDS[kind].items())]
-    more = ["graph"] if kind == "algorithms" else []
-    table = Table("name", "arguments", *more, "what it is")
+    if kind == "algorithms":
+        return show(entries, Group(*(line for entry in entries for line in _card(entry))), as_json)
+    table = Table("name", "arguments", "what it is")
     for entry in entries:
-        arguments = ", ".join(_argument(key, value) for key, value in entry["arguments"].items())
-        table.add_row(entry["name"], arguments, *(entry[key] for key in more), entry["about"])
+        table.add_row(entry["name"], _arguments(entry), entry["about"])
     return show(entries, table, as_json)
+
+
+def _card(entry: dict[str, Any]) -> list[RenderableType]:
+    """The call; paper, graph and what is sent; what it needs; what it is good for."""
+    call = Text.assemble((entry["name"], "bold"), f"({_arguments(entry)})")
+    facts = f"{entry['paper']} | graph: {entry['graph']} | sends {entry['sends']}"
+    needs = f"needs {entry['needs']}\ngood for {entry['good_for']}"
+    return [call, Padding(Text(f"{facts}\n{needs}"), (0, 0, 1, 4))]
+
+
+def _arguments(entry: dict[str, Any]) -> str:
+    return ", ".join(_argument(key, value) for key, value in entry["arguments"].items())
 
 
 def _entry(name: str, part: Callable[..., Any]) -> dict[str, Any]:
@@ -40,8 +78,11 @@ def _entry(name: str, part: Callable[..., Any]) -> dict[str, Any]:
     text = inspect.getdoc(target) or ""
     entry = {"name": name, "arguments": arguments, "about": " ".join(text.split("\n\n")[0].split())}
     if hasattr(target, "needs"):
+        entry |= CARDS[name]._asdict()
         entry["graph"] = _graph(target.needs)
+        entry["needs"] = _needs(target.needs)
         entry["regulariser"] = target.needs.prox
+        entry["messages"] = [message for message, fits in _FITS.items() if set(fits) & set(target.needs.carries)]
         entry["reference"] = " ".join(text.partition("Reference:")[2].split("\n\n")[0].split())
     return entry
 
@@ -50,6 +91,16 @@ def _graph(needs: Needs) -> str:
     if "up" in needs.layers:
         return "one hub" if needs.one_hub else "hubs"
     return "undirected" if needs.symmetric else "any"
+
+
+def _needs(needs: Needs) -> str:
+    """In words: the graph, the links, the start, what may travel."""
+    graph = {"one hub": "a server (one hub)", "hubs": "a graph with hubs", "undirected": "symmetric links"}
+    links = {"all": "every link in every round", "together": "links that fire together", "any": ""}[needs.links]
+    start = "one common first model" if needs.common_start else ""
+    found = [graph.get(_graph(needs), "a strongly connected graph"), links, start, _TRAVELS[needs.carries]]
+    takes = [text for text, true in _OFFERS.items() if true(needs)]
+    return "; ".join([", ".join(words for words in found if words), *takes])
 
 
 def _argument(key: str, value: Any) -> str:

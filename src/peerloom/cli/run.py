@@ -37,6 +37,7 @@ def run_command(
     resume: Path | None,
     device: str,
     threads: int | None,
+    record: bool,
     as_json: bool,
 ) -> None:
     """Carry out every experiment of a file, then tell what came of it."""
@@ -56,7 +57,9 @@ def run_command(
                 continue
             try:
                 on_round = partial(advance, exp.name, exp.seed)
-                simulate(exp, device=device, out=folder, resume=resume is not None, on_round=on_round, stop=stop)
+                simulate(
+                    exp, device=device, out=folder, resume=resume is not None, on_round=on_round, stop=stop, record=record
+                )
             except DivergedError as error:  # the others go on; the exit code says it at the end
                 failures.append(error)
                 err.print(f"{exp.name}, seed {exp.seed}: {error}", highlight=False, markup=False)

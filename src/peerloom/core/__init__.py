@@ -1,7 +1,20 @@
 """The vocabulary of Peerloom: rows, links, draws, offers, the port and the ledger."""
 
 from ..errors import Caution, ConfigError, DataError, DivergedError, PeerloomError, nearest
-from .algorithm import Algorithm, CyclePlan, Needs, Plan, check_needs
+from .algorithm import (
+    DIFFERENCES,
+    MASS,
+    MEAN,
+    MODELS,
+    STEADY,
+    Algorithm,
+    CyclePlan,
+    Needs,
+    Plan,
+    check_links,
+    check_message,
+    check_needs,
+)
 from .draw import Draws, uniform, words
 from .ledger import Ledger
 from .net import Net
@@ -25,6 +38,11 @@ from .ports import (
 from .rates import HasRate, InverseSqrt, Pieces, Rate, check_rate, rate_at
 
 __all__ = [
+    "DIFFERENCES",
+    "MASS",
+    "MEAN",
+    "MODELS",
+    "STEADY",
     "Activity",
     "Algorithm",
     "Caution",
@@ -59,6 +77,8 @@ __all__ = [
     "Trip",
     "Wire",
     "average",
+    "check_links",
+    "check_message",
     "check_needs",
     "check_rate",
     "nearest",

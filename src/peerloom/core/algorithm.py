@@ -10,8 +10,48 @@ from torch import Tensor
 from ..errors import ConfigError
 from .net import Net
 from .network import Network
+from .ports import Activity, Fit, Message
 
-__all__ = ["Algorithm", "CyclePlan", "Needs", "Plan", "check_needs"]
+__all__ = [
+    "DIFFERENCES",
+    "MASS",
+    "MEAN",
+    "MODELS",
+    "STEADY",
+    "Algorithm",
+    "CyclePlan",
+    "Needs",
+    "Plan",
+    "check_links",
+    "check_message",
+    "check_needs",
+]
+
+
+MODELS: tuple[Fit, ...] = ("whole", "paired", "part", "rounded")
+"""For rules that send models: a coordinate that is missing is a link that did not fire, and rounding is noise."""
+
+MASS: tuple[Fit, ...] = ("whole", "paired", "part")
+"""For rules that push: what leaves one row must arrive in another, coordinate by coordinate."""
+
+MEAN: tuple[Fit, ...] = ("whole", "paired")
+"""For rules whose trackers keep their mean only under symmetric mixing."""
+
+STEADY: tuple[Fit, ...] = ("whole", "rounded")
+"""For rules that count on the same mixing matrix in every round."""
+
+DIFFERENCES: tuple[Fit, ...] = ("whole", "paired", "part", "rounded", "differences")
+"""For rules that send differences from copies."""
+
+_WHY: dict[Fit, str] = {
+    "differences": "which is for differences from copies, such as CHOCO, DCD, BEER and SQuARM send. Use one of them, "
+    "or a message such as Coordinates",
+    "rounded": "which rounds: what arrives would not add up to what was sent, and its sums must. Use Dense()",
+    "part": "which carries part of a row, and not the same part in both directions: its sums would drift. "
+    "Use Dense, or Coordinates(..., per_pair=True) on an undirected graph with a rule that allows it",
+    "paired": "which carries part of a row, but the rule counts on the same mixing in every round. Use Dense",
+    "whole": "",
+}
 
 
 class Algorithm(Protocol):
@@ -40,6 +80,8 @@ class Needs:
     common_start: bool = False  # all rows start from one model
     prox: bool = False  # not a need but an offer: the rule takes the proximal step of a regulariser
     instead: str = ""  # what to use when the graph does not fit
+    carries: tuple[Fit, ...] = MODELS  # how its rows may arrive
+    links: Literal["any", "together", "all"] = "any"  # which may stay silent: any, none unless all do, or never one
 
 
 @dataclass(frozen=True)
@@ -64,6 +106,7 @@ class Plan:
     nodes: Literal["given", "always"] = "given"
     links: Literal["given", "always"] = "given"
     cycle: CyclePlan | None = None
+    quiet_start: bool = False  # without a schedule of its own, the first round does not talk
 
 
 def check_needs(algorithm: Algorithm, network: Network) -> None:
@@ -80,3 +123,25 @@ def check_needs(algorithm: Algorithm, network: Network) -> None:
         if needs.symmetric and not network.layers[layer].symmetric:
             kind = "is directed" if network.directed else "has unequal weights in the two directions of a link"
             raise ConfigError(f"{name} needs symmetric links, but graph '{network.name}' {kind}.{advice}")
+
+
+def check_message(algorithm: Algorithm, message: Message) -> None:
+    """Refuse a message with which the rule cannot be right, and say why."""
+    if message.fit not in algorithm.needs.carries:
+        raise ConfigError(f"{type(algorithm).__name__} cannot use {message!r}, {_WHY[message.fit]}.")
+
+
+def check_links(algorithm: Algorithm, network: Network, activity: Activity, rounds: int) -> None:
+    """Refuse a schedule under which the rule cannot be right; the first rounds tell."""
+    name, wanted = type(algorithm).__name__, algorithm.needs.links
+    if wanted == "any":
+        return
+    for t in range(1, min(rounds, 32) + 1):
+        for layer in algorithm.needs.layers:
+            live = activity.links(t, layer)
+            if not (live.all() or (wanted == "together" and not live.any())):
+                rule = "every link in every round" if wanted == "all" else "all links of a round, or none"
+                raise ConfigError(
+                    f"{name} needs {rule}, but in round {t} the schedule lets {int(live.sum())} of {len(live)} fire. "
+                    "Use the schedule Always, or a rule for sporadic links such as DSpodFL or SpodGT."
+                )

@@ -105,7 +105,9 @@ class LinkMixer:
 
     def _trip(self, links: Links, ids: Ids, tag: tuple[int, int]) -> Trip:
         """A message's draws are keyed by its link, whatever its coin."""
-        return Trip(self._draws, *tag, links.dst[ids] * links.rows + links.src[ids], links.src[ids])
+        to, by = links.dst[ids], links.src[ids]
+        pair = np.minimum(to, by) * links.rows + np.maximum(to, by)
+        return Trip(self._draws, *tag, to * links.rows + by, by, pair)
 
     def _rows(self, ids: Ids) -> Tensor:
         return torch.from_numpy(self._here[ids]).to(self._place.device)

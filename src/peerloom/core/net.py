@@ -114,7 +114,7 @@ class Net:
         links, live = self.network.layer(over), self.activity.links(self.t, over)
         out, tag = np.flatnonzero(live & self._sends[over]), (self.t, self._next("mix"))
         self._charge(laws, over, out)
-        if self.all_here and (self.message.whole or all(law.packed is not None for law in laws)):
+        if self.all_here and (self.message.fit == "whole" or all(law.packed is not None for law in laws)):
             if over not in self._mixers:
                 self._mixers[over] = MatrixMixer(links, self.place.dtype, self.place.device)
             mixed = [self._mixers[over](law, live) for law in laws]
@@ -138,6 +138,8 @@ class Net:
         sent = x if send is None else send * x
         talking = np.ones(len(x), np.int64) if send is None else (send[:, 0] > 0).long().cpu().numpy()
         bits, paper_bits = (talking * size for size in self._size(x))
+        if self.all_here and not talking.any():
+            return Packed(sent, None, trip.turn, bits, paper_bits)
         if self.all_here and not isinstance(message, MeasuredMessage):
             return Packed(message.through(sent, trip), None, trip.turn, bits, paper_bits)
         rows = message.pack(sent, trip)

@@ -34,9 +34,15 @@ Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 
-Fit = Literal["values", "rounded", "differences"]
-"""What a message may carry: anything, since numbers arrive as they are, all or some; models, since they arrive nearly so; or
-only differences from a copy, which make good later what is left out now."""
+Fit = Literal["whole", "paired", "part", "rounded", "differences"]
+"""How rows arrive, and so what a message may carry.
+
+    whole        as they were sent
+    paired       some coordinates as they were sent, the same in both directions of a link: symmetric mixing keeps the mean
+    part         some coordinates as they were sent
+    rounded      all coordinates, nearly as they were sent
+    differences  too coarsely for anything but differences from a copy, which make good later what is left out now
+"""
 
 
 class Activity(Protocol):
@@ -72,6 +78,7 @@ class Trip:
     turn: int  # which mixing of the round
     link: Ids  # a number for each link, receiver and sender together
     sender: Ids
+    pair: Ids | None = None  # a number for each two rows, whichever of them sends
     drawn: dict[object, Any] = field(default_factory=dict)  # what was drawn for these messages: packing and unpacking share
 
 
@@ -80,12 +87,8 @@ class Message(Protocol):
     """What a link carries of a row."""
 
     @property
-    def whole(self) -> bool:
-        """Whether rows arrive as they were sent, so that mixing is a matrix product."""
-
-    @property
     def fit(self) -> Fit:
-        """What it may carry."""
+        """How rows arrive; where they arrive whole, mixing is a matrix product."""
 
     def pack(self, values: Tensor, trip: Trip) -> Tensor:
         """Rows [links, n] to what travels [links, width]."""

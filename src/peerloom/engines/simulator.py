@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import ConfigError, DivergedError, Draws, Ledger, MemoryWire, Net, Placement, Wire
+from ..core import ConfigError, DivergedError, Draws, Ledger, MemoryWire, Net, Placement, Wire, check_links
 from ..experiment import Experiment
 from .memory import recycle_large_blocks
 
@@ -68,10 +68,12 @@ def build_net(
     place = Placement(rows, exp.graph.rows, _device(device), exp.torch_dtype)
     workers = place._replace(rows=rows[rows < exp.graph.clients], of=exp.graph.clients)
     draws = Draws(exp.seed)
+    activity = exp.active_schedule.bind(exp.graph, draws)
+    check_links(exp.algorithm, exp.graph, activity, exp.rounds)
     return Net(
         place,
         exp.graph,
-        exp.active_schedule.bind(exp.graph, draws),
+        activity,
         exp.message,
         exp.problem.bind(workers, draws),
         draws,
@@ -148,7 +150,7 @@ class Guard:
 def _wire(exp: Experiment, path: Path) -> Wire | None:
     if path not in ("auto", "matrix", "links"):
         raise ConfigError(f"path must be 'auto', 'matrix' or 'links', found '{path}'.")
-    if path == "matrix" and not exp.message.whole:
+    if path == "matrix" and exp.message.fit != "whole":
         raise ConfigError(f"path 'matrix' needs messages that carry whole rows, which {exp.message!r} does not. Use 'auto'.")
     return MemoryWire() if path == "links" else None
 

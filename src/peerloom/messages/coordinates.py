@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,20 +18,28 @@ __all__ = ["Coordinates", "check_fraction", "count"]
 class Coordinates:
     """A share of the coordinates, drawn uniformly without replacement and anew for every message (PaME).
 
-    The set is a function of seed, round, mixing and link, or of the sender with `per_sender`, which gives all receivers of a
-    row the same set. The receiver draws it again, so only values travel; with `mask` the positions travel too, as n bits,
-    for receivers that do not share the seed. A coordinate that was not carried counts as not delivered: `pull`, `push` and
-    `average` treat it as a link that did not fire, coordinate by coordinate, so rows still sum to one and mass is conserved.
+    The set is a function of seed, round, mixing and link; of the sender with `per_sender`, which gives all receivers of a
+    row the same set; or of the two rows with `per_pair`, which gives both directions the same, so that symmetric mixing
+    keeps the mean in every coordinate, as tracking on undirected graphs needs it. The receiver draws the set again, so only
+    values travel; with `mask` the positions travel too, as n bits, for receivers that do not share the seed. A coordinate
+    that was not carried counts as not delivered: `pull`, `push` and `average` treat it as a link that did not fire, so rows
+    still sum to one and mass is conserved.
     """
 
     fraction: float
     per_sender: bool = False
     mask: bool = False
-    whole: ClassVar[bool] = False
-    fit: ClassVar[Fit] = "values"
+    per_pair: bool = False
 
     def __post_init__(self) -> None:
         check_fraction(self, self.fraction)
+        if self.per_sender and self.per_pair:
+            raise ConfigError("Coordinates cannot be drawn both per sender and per pair. Choose one.")
+
+    @property
+    def fit(self) -> Fit:
+        """Some coordinates, exactly."""
+        return "paired" if self.per_pair else "part"
 
     def pack(self, values: Tensor, trip: Trip) -> Tensor:
         """The values at the chosen coordinates; then those coordinates, where the mask travels."""
@@ -62,9 +69,11 @@ class Coordinates:
         return 63 * count(self.fraction, n) + n
 
     def _chosen(self, n: int, trip: Trip, device: torch.device) -> Tensor:
-        key = (self.per_sender, self.fraction, n)
+        key = (self, n)
         if key not in trip.drawn:
-            who, k = trip.sender if self.per_sender else trip.link, count(self.fraction, n)
+            pair = trip.link if trip.pair is None else trip.pair
+            who = trip.sender if self.per_sender else pair if self.per_pair else trip.link
+            k = count(self.fraction, n)
             trip.drawn[key] = places(random_subsets(trip, who, n, k), k).to(device)
         return trip.drawn[key]  # type: ignore[no-any-return]
 

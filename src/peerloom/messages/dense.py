@@ -29,14 +29,9 @@ class Dense:
             raise ConfigError(f"Dense.word must be 'float32' or 'float16', or left out; found '{self.word}'.")
 
     @property
-    def whole(self) -> bool:
-        """Only if nothing is rounded."""
-        return self.word is None
-
-    @property
     def fit(self) -> Fit:
         """Rounded numbers do not add up to what was sent."""
-        return "values" if self.word is None else "rounded"
+        return "whole" if self.word is None else "rounded"
 
     def pack(self, values: Tensor, trip: Trip) -> Tensor:
         """Rows travel as they are, or as the nearest the word can say."""

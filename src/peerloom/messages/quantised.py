@@ -20,7 +20,6 @@ __all__ = ["ANQ", "Quantised", "Sign"]
 class Sign:
     """The sign of every coordinate, and one size for all: the mean size."""
 
-    whole: ClassVar[bool] = False
     fit: ClassVar[Fit] = "differences"
 
     def pack(self, values: Tensor, trip: Trip) -> Tensor:
@@ -55,7 +54,6 @@ class Quantised:
     """
 
     word: int = 5
-    whole: ClassVar[bool] = False
     fit: ClassVar[Fit] = "differences"
 
     def __post_init__(self) -> None:
@@ -116,7 +114,6 @@ class ANQ:
     omega: float = 0.1
     eta: float = 1.0
     sigma: float = 0.99
-    whole: ClassVar[bool] = False
     fit: ClassVar[Fit] = "differences"
 
     def __post_init__(self) -> None:

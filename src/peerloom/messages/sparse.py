@@ -26,7 +26,6 @@ class RandK:
 
     fraction: float
     unbiased: bool = False
-    whole: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_fraction(self, self.fraction)
@@ -34,7 +33,7 @@ class RandK:
     @property
     def fit(self) -> Fit:
         """Scaled numbers are not the sender's."""
-        return "differences" if self.unbiased else "values"
+        return "differences" if self.unbiased else "part"
 
     @property
     def _drawn(self) -> Coordinates:
@@ -69,8 +68,7 @@ class TopK:
     """The coordinates that are largest in size, with their positions."""
 
     fraction: float
-    whole: ClassVar[bool] = False
-    fit: ClassVar[Fit] = "values"
+    fit: ClassVar[Fit] = "part"
 
     def __post_init__(self) -> None:
         check_fraction(self, self.fraction)
@@ -104,7 +102,6 @@ class SignTopK:
     """The signs of the largest coordinates, and one size for all: their mean size (SQuARM-SGD)."""
 
     fraction: float
-    whole: ClassVar[bool] = False
     fit: ClassVar[Fit] = "differences"
 
     def __post_init__(self) -> None:

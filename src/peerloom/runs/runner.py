@@ -12,11 +12,12 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ..core import DivergedError, Ledger
+from ..core import ConfigError, DivergedError, Ledger
 from ..engines import Checkpoint, build_net, iterate
 from ..engines import Path as MixPath
 from ..experiment import Experiment
 from ..measures import measure
+from ..schedules import Record
 from .store import RunFolder, metrics_table
 
 __all__ = ["Result", "simulate"]
@@ -50,12 +51,16 @@ def simulate(
     resume: bool = False,
     on_round: Callable[[int], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    record: bool = False,
 ) -> Result:
     """Run an experiment in this process.
 
     `out` is a folder to keep the run in; with `resume` it goes on from what that folder holds, to the same bits as a run
-    that was never stopped. `on_round` is told of every round; `stop` is asked after each whether to stop there.
+    that was never stopped. `on_round` is told of every round; `stop` is asked after each whether to stop there. With
+    `record` the folder also keeps what fired, for `schedules.Replay`.
     """
+    if record and out is None:
+        raise ConfigError("A record needs a folder to lie in: give `out`.")
     folder = _folder(exp, out, resume)
     start = folder.checkpoint(exp, _state_type(exp, device), device) if folder and resume else None
     rows = [row for row in folder.rows() if row["round"] <= start.t] if folder and start else []
@@ -91,6 +96,8 @@ def simulate(
         raise
     if folder:
         folder.save(Checkpoint(snapshot.t, snapshot.state, snapshot.ledger), rows)
+        if record:
+            folder.save_fired(Record.of(exp.graph, snapshot.net.activity, snapshot.t))
         folder.mark("done" if finished else "interrupted", rounds=snapshot.t)
     return Result(exp, snapshot.state, metrics_table(rows), snapshot.ledger, snapshot.t, finished)
 

@@ -5,6 +5,7 @@
     network.json     the graph as drawn: positions, links, weights and probabilities
     metrics.parquet  one row per evaluation
     state.npz        the state and the ledger after the last round that was saved
+    fired.npz        who computed and which links fired, where the run was asked to record it
 
 Every file is replaced as a whole, so a run that is killed leaves a folder that can be read. Metrics are written before the
 state: what the state has seen, the metrics have too.
@@ -35,6 +36,7 @@ from ..config import Comparison, comparison_from, experiment_to_toml, read_file
 from ..core import ConfigError, DataError, Draws, Ledger
 from ..engines import Checkpoint
 from ..experiment import Experiment
+from ..schedules import Record
 
 __all__ = ["Run", "RunFolder", "find_runs"]
 
@@ -69,7 +71,7 @@ class RunFolder:
         text = experiment_to_toml(exp)
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
-        for left_over in ("run.json", "state.npz", "metrics.parquet"):  # of an earlier run that ended here
+        for left_over in ("run.json", "state.npz", "metrics.parquet", "fired.npz"):  # of an earlier run that ended here
             (path / left_over).unlink(missing_ok=True)
         folder._text("config.toml", text)
         folder._text("network.json", json.dumps(_network(exp)))
@@ -96,6 +98,10 @@ class RunFolder:
     def save_metrics(self, rows: list[dict[str, Any]]) -> None:
         """The evaluations so far."""
         self._replace("metrics.parquet", metrics_table(rows).write_parquet)
+
+    def save_fired(self, record: Record) -> None:
+        """What fired, for `schedules.Replay`."""
+        self._replace("fired.npz", lambda file: np.savez_compressed(file, allow_pickle=False, **record.arrays()))
 
     def experiment(self) -> Experiment:
         """The experiment, made again from config.toml."""

@@ -6,8 +6,10 @@ from .bernoulli import Bernoulli, BernoulliActivity
 from .fixed import Always, Cycle, Every, Explicit
 from .hub_rounds import HubRounds
 from .planned import planned
-from .random_links import Epidemic, OneEdge, OnePeer
+from .random_links import Epidemic, OneEdge, OneNode, OnePeer
+from .replay import Record, Replay
 from .sampled import Sampled, Split
+from .waiting import Waiting
 
 __all__ = [
     "SCHEDULES",
@@ -20,9 +22,13 @@ __all__ = [
     "Explicit",
     "HubRounds",
     "OneEdge",
+    "OneNode",
     "OnePeer",
+    "Record",
+    "Replay",
     "Sampled",
     "Split",
+    "Waiting",
     "laws",
     "planned",
 ]
@@ -36,7 +42,10 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "Explicit": Explicit,
     "HubRounds": HubRounds,
     "OneEdge": OneEdge,
+    "OneNode": OneNode,
     "OnePeer": OnePeer,
+    "Replay": Replay,
     "Sampled": Sampled,
     "Split": Split,
+    "Waiting": Waiting,
 }

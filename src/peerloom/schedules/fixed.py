@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import Activity, ConfigError, CyclePlan, Draws, Network, Schedule
 
-__all__ = ["Always", "Cycle", "Every", "Explicit", "FixedActivity", "recorded"]
+__all__ = ["Always", "Cycle", "Every", "Explicit", "FixedActivity", "recorded", "recorded_at"]
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -163,6 +163,11 @@ def recorded(what: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Call
         raise ConfigError(
             f"{what} must be bool of shape [rounds + 1, {wanted}]; found {table.dtype} of {list(table.shape)}."
         )
+    return recorded_at(what, table)
+
+
+def recorded_at(what: str, table: Bools) -> Callable[[int], Bools]:
+    """The entries of a table with one for each round, and one for round 0."""
 
     def at(t: int) -> Bools:
         if t >= len(table):

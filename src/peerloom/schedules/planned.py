@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..core import Plan, Schedule
 from .bernoulli import Bernoulli, has_coins
-from .fixed import Always, Cycle
+from .fixed import Always, Cycle, Every
 from .hub_rounds import HubRounds
 
 __all__ = ["planned"]
@@ -19,6 +19,8 @@ def planned(schedule: Schedule, plan: Plan, resources: Schedule | None = None) -
     )
     if plan.cycle is not None and free:
         return Cycle.planned(plan.cycle, resources=resources or schedule)
+    if isinstance(schedule, Always) and plan.quiet_start:
+        return Every(1)
     if isinstance(schedule, HubRounds) and plan.nodes == "always":
         return replace(schedule, nodes=1.0)
     if not isinstance(schedule, Bernoulli):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..core import ConfigError, Draws, Links, Network
 from .fixed import FixedActivity
 
-__all__ = ["Epidemic", "OneEdge", "OnePeer"]
+__all__ = ["Epidemic", "OneEdge", "OneNode", "OnePeer"]
 
 Bools = NDArray[np.bool_]
 _ALL = np.zeros(1, np.int64)  # the id of a draw that belongs to no row
@@ -29,6 +29,31 @@ class OneEdge:
             links, known = network.layers[layer], coins[layer]
             chosen = known[int(draws(f"one edge/{layer}", t, _ALL)[0, 0] * len(known))] if len(known) else -1
             return np.asarray(links.coin == chosen)
+
+        return _computing_always(network, fires)
+
+
+@dataclass(frozen=True)
+class OneNode:
+    """One node, drawn uniformly, wakes in each round and sends along each of its links with probability `links`.
+
+    For `GossipPushPull`, whose receivers compute whatever the schedule says of them.
+    """
+
+    links: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.links <= 1:
+            raise ConfigError(f"OneNode.links must be a probability above 0, found {self.links}.")
+
+    def bind(self, network: Network, draws: Draws) -> FixedActivity:
+        """One sender per round, and a coin for each of its links."""
+
+        def fires(t: int, layer: str) -> Bools:
+            links = network.layers[layer]
+            awake = int(draws(f"one node/{layer}", t, _ALL)[0, 0] * links.rows)
+            coins = draws(f"one node/{layer}/links", t, links.dst * links.rows + links.src)[:, 0]
+            return np.asarray((links.src == awake) & (coins < self.links))
 
         return _computing_always(network, fires)
 
