@@ -9,6 +9,7 @@ import pytest
 
 import peerloom as pl
 from peerloom.config import comparison_from
+from peerloom.measures import METRICS
 
 ROOT = Path(__file__).parent.parent
 
@@ -69,3 +70,9 @@ def test_the_command_of_every_paper_runs(path):
 def test_links_in_the_papers_pages_lead_somewhere(path):
     for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
         assert (path.parent / target).exists(), target
+
+
+def test_the_page_on_metrics_names_every_column():
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    for name, meaning in METRICS.items():
+        assert f"| `{name}` | {meaning} |" in text
