@@ -4,6 +4,7 @@
     +-- ConfigError      2   a wrong key, value, or combination of parts
     +-- DivergedError    3   a row is no longer finite
     +-- DataError        4   data that should be there is missing or unreadable
+    +-- PeerError        5   a peer, a roster or the network cannot be trusted or reached
 
 The number is the exit code of the command line. A message has three parts: what was found, where, what to do.
 """
@@ -14,7 +15,7 @@ import difflib
 from collections.abc import Iterable
 from typing import ClassVar
 
-__all__ = ["Caution", "ConfigError", "DataError", "DivergedError", "PeerloomError", "nearest"]
+__all__ = ["Caution", "ConfigError", "DataError", "DivergedError", "PeerError", "PeerloomError", "nearest"]
 
 
 class PeerloomError(Exception):
@@ -44,6 +45,12 @@ class DataError(PeerloomError):
     """A data set is missing, incomplete or not what it claims to be."""
 
     exit_code = 4
+
+
+class PeerError(PeerloomError):
+    """A key, a roster, an invitation or a link between peers is not as it must be."""
+
+    exit_code = 5
 
 
 class Caution(UserWarning):

@@ -1,0 +1,58 @@
+"""Links between peers on different machines: identities, rosters, frames, delivery. Needs no torch.
+
+An engine needs `Endpoint` (or, in tests, `MemoryEndpoint`; both are a `Post`) and the words of `types`.
+
+```text
+identity = Identity.load(folder)                       roster = RosterBook(folder / "roster.json", founder).current
+run = RunIdentity("run-7", spec_hash, {0: Channel("float32", (n,))})
+with Endpoint(identity, roster, run, state_dir, listen=("0.0.0.0", 7400)) as post:
+    for peer in roster.targets(post.me):               # synchronous: every parcel, in order
+        post.send(peer, Parcel(0, round, turn, x))
+    got = post.take_all([Wanted(peer, round, turn) for peer in roster.sources(post.me)], deadline_seconds=60)
+
+    post.send(peer, Parcel(1, round, 0, sigma), keep="newest")     # asynchronous: the newest is enough
+    seen = post.wait_news(seen, 1.0); post.newest(peer, 1)
+```
+"""
+
+from .identity import Identity, read_id, short_id, spelled_id
+from .roster import Link, Member, Roster, RosterBook
+from .types import (
+    Channel,
+    Event,
+    Keep,
+    LinkState,
+    OutboxFullError,
+    Parcel,
+    Post,
+    Receipt,
+    RunIdentity,
+    Settings,
+    Skipped,
+    Tally,
+    Wanted,
+)
+
+__all__ = [
+    "Channel",
+    "Event",
+    "Identity",
+    "Keep",
+    "Link",
+    "LinkState",
+    "Member",
+    "OutboxFullError",
+    "Parcel",
+    "Post",
+    "Receipt",
+    "Roster",
+    "RosterBook",
+    "RunIdentity",
+    "Settings",
+    "Skipped",
+    "Tally",
+    "Wanted",
+    "read_id",
+    "short_id",
+    "spelled_id",
+]

@@ -1,0 +1,78 @@
+"""Files that must survive a crash: whole or not at all, secret where they must be, one owner at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from ..errors import PeerError
+from .failpoints import hit
+
+__all__ = ["StateFolder", "refuse_loose_permissions", "write_whole"]
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Write a file so that a reader, or a crash, finds the old content or the new one, never a part."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        hit("before_rename")
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    hit("after_rename")
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def refuse_loose_permissions(path: Path) -> None:
+    """A secret that others may read is no secret."""
+    found = path.stat()
+    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise PeerError(
+            f"{path} may be read by others (mode {stat.S_IMODE(found.st_mode):04o}). If nobody copied it: chmod 600 {path}; "
+            "otherwise make a new identity."
+        )
+    if found.st_uid != os.geteuid():
+        raise PeerError(f"{path} belongs to user {found.st_uid}, not to the user who runs this peer ({os.geteuid()}).")
+
+
+class StateFolder:
+    """What one running peer keeps: a lock against a second process, and how often it was started."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.folder = folder
+        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise PeerError(f"{folder} is in use by another process of this peer. Stop that one first.") from None
+
+    def next_incarnation(self) -> int:
+        """One more than last time, on disk before it is used: (incarnation, seq) must never repeat."""
+        path = self.folder / "incarnation"
+        try:
+            last = int(path.read_text()) if path.exists() else 0
+        except ValueError:
+            raise PeerError(f"{path} does not hold a number. Remove the whole folder: the peer then joins as new.") from None
+        write_whole(path, f"{last + 1}\n".encode(), 0o600)
+        return last + 1
+
+    def close(self) -> None:
+        """Let another process have the folder."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1

@@ -1,0 +1,306 @@
+"""The words that the engine and the transport share: parcels, settings, receipts, the state of links."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ConfigError
+from .roster import Roster
+
+__all__ = [
+    "Channel",
+    "Event",
+    "Keep",
+    "LinkState",
+    "OutboxFullError",
+    "Parcel",
+    "Post",
+    "Receipt",
+    "RunIdentity",
+    "Settings",
+    "Skipped",
+    "Tally",
+    "Wanted",
+]
+
+Keep = Literal["every", "newest"]
+Outcome = Literal["pending", "acked", "superseded", "refused"]
+Vector = NDArray[np.floating[Any]]
+
+_DTYPES = ("float32", "float64")
+
+
+class OutboxFullError(ConfigError):
+    """More parcels wait for one peer than `Settings.outbox` allows; nothing was queued."""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """What one numbered channel carries: vectors of one dtype whose length is one of those agreed.
+
+    A receiver refuses any other length before it allocates a byte for it.
+    """
+
+    dtype: str
+    lengths: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _DTYPES:
+            raise ConfigError(f"A channel carries {' or '.join(_DTYPES)}, not '{self.dtype}'.")
+        if not self.lengths or min(self.lengths) < 1:
+            raise ConfigError(f"A channel needs lengths of at least 1, found {self.lengths}.")
+
+    @property
+    def sizes(self) -> frozenset[int]:
+        """The lengths in bytes."""
+        return frozenset(length * np.dtype(self.dtype).itemsize for length in self.lengths)
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """Which run this is. Two peers talk only if all of it is equal: run, model specification, channels.
+
+    `run_id` names the run, `spec_hash` is the hash of whatever defines model and experiment (the engine decides),
+    `channels` says which vectors may travel.
+    """
+
+    run_id: str
+    spec_hash: str
+    channels: Mapping[int, Channel]
+
+    def __post_init__(self) -> None:
+        for name, text in (("run_id", self.run_id), ("spec_hash", self.spec_hash)):
+            if not re.fullmatch(r"[A-Za-z0-9._-]{1,128}", text):
+                raise ConfigError(f"{name} is '{text}'; use 1 to 128 letters, digits, dots, dashes and underscores.")
+        if not self.channels or any(not 0 <= number < 2**16 for number in self.channels):
+            raise ConfigError("A run needs at least one channel, numbered 0 to 65535.")
+
+    @property
+    def agreement(self) -> str:
+        """One hash of the specification and the channels: what HELLO compares."""
+        channels = {str(number): [c.dtype, sorted(c.lengths)] for number, c in self.channels.items()}
+        text = json.dumps([self.spec_hash, channels], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """One vector on one channel of one link, in one round and turn.
+
+    `body` is one-dimensional, float32 or float64. A read-only array is sent as it is, a writeable one is copied first.
+    The last four fields are filled in for parcels that arrive: who sent it, in which epoch, and its place in the order
+    (incarnation, seq), which only ever grows on one link.
+    """
+
+    channel: int
+    round: int
+    turn: int
+    body: Vector
+    peer: str = ""
+    epoch: int = 0
+    incarnation: int = 0
+    seq: int = 0
+
+    @property
+    def dtype(self) -> str:
+        """'float32' or 'float64'."""
+        return self.body.dtype.name
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """(epoch, incarnation, seq): a later parcel of the same link compares greater."""
+        return self.epoch, self.incarnation, self.seq
+
+    def frozen(self) -> Parcel:
+        """The same parcel over a contiguous little-endian array that nobody can change."""
+        body = np.asarray(self.body)
+        if body.ndim != 1 or body.dtype.name not in _DTYPES:
+            raise ConfigError(f"A parcel carries one float32 or float64 vector, not {body.dtype} of shape {body.shape}.")
+        if body.flags.writeable or not body.flags.c_contiguous or body.dtype.byteorder == ">":
+            body = body.astype(body.dtype.newbyteorder("<"), order="C", copy=True)
+            body.flags.writeable = False
+        return replace(self, body=body)
+
+
+class Skipped(NamedTuple):
+    """The peer said that it sends nothing for rounds up to this one."""
+
+    round: int
+
+
+class Wanted(NamedTuple):
+    """What a synchronous round waits for."""
+
+    peer: str
+    round: int
+    turn: int
+
+
+@dataclass
+class Receipt:
+    """What became of one parcel: 'pending', then 'acked', 'superseded' or 'refused' (with the receiver's reason).
+
+    Acked means: validated and put into the receiver's memory. It does not mean durable.
+    """
+
+    peer: str
+    outcome: Outcome = "pending"
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The account of one outgoing link, in parcels. At every moment created = acked + superseded + refused + pending."""
+
+    created: int = 0
+    acked: int = 0
+    superseded: int = 0
+    refused: int = 0
+    pending: int = 0
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every parcel is accounted for."""
+        return self.created == self.acked + self.superseded + self.refused + self.pending
+
+
+@dataclass(frozen=True)
+class LinkState:
+    """One directed link as it is now.
+
+    `frames` and `bytes` count by result. Outgoing: sent, acked, refused_WHY. Incoming: applied, duplicate, stale,
+    refused_WHY. `reconnects` counts lost connections by reason. `rtt` and `unacked_age` are in seconds.
+    """
+
+    peer: str
+    name: str
+    direction: Literal["in", "out"]
+    up: bool
+    since: float
+    rtt: float | None = None
+    unacked_age: float = 0.0
+    frames: Mapping[str, int] = field(default_factory=dict)
+    bytes: Mapping[str, int] = field(default_factory=dict)
+    reconnects: Mapping[str, int] = field(default_factory=dict)
+    tally: Tally = Tally()
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line for a person, with the peer and a word for machines: up, down, late, refused, alarm, roster."""
+
+    kind: str
+    peer: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Times in seconds and limits of one endpoint. The defaults suit links between sites."""
+
+    heartbeat: float = 1.0
+    """An idle link says so this often."""
+    dead: float = 10.0
+    """No progress for this long: the connection is given up. Ten round trips at least. 3 suits a LAN, 30 lossy links."""
+    backoff: tuple[float, float] = (0.1, 2.0)
+    """First and longest pause before dialling again; half of it is random."""
+    wait: float = 60.0
+    """A peer whose link is down for this long is no longer waited for."""
+    late: float = 2.0
+    """After this long in `take` the log says who is late."""
+    outbox: int = 64
+    """Parcels that may wait for one peer with keep='every'."""
+    inbox: int = 16
+    """Parcels of one peer that may lie untaken; then its link waits, and so does the peer."""
+    retain: int = 0
+    """Acked parcels kept per link to be sent again to a peer that was restarted."""
+    handshake: float = 10.0
+    """From accepting a connection to HELLO_OK, at most."""
+    handshakes: int = 32
+    """Unfinished handshakes at one time, all addresses together."""
+    handshakes_per_address: int = 16
+    """The same, for one address."""
+    congestion: Literal["auto", "off"] = "auto"
+    """'auto' uses BBR where the kernel has it; it is worth a lot on lossy links."""
+    largest_norm: float | None = None
+    """Refuse a parcel whose Euclidean norm exceeds this."""
+
+
+class Post(Protocol):
+    """What an engine needs of a transport. `Endpoint` is the real one, `MemoryEndpoint` the one for tests.
+
+    All methods may be called from any thread. Peers are named by their id (see `Roster.member`).
+    """
+
+    @property
+    def me(self) -> str:
+        """The id of this peer."""
+
+    @property
+    def roster(self) -> Roster:
+        """The roster in use."""
+
+    @property
+    def incarnation(self) -> int:
+        """How often this peer was started on its state directory."""
+
+    def start(self) -> None:
+        """Open the links; returns at once."""
+
+    def close(self) -> None:
+        """Say goodbye and end every thread."""
+
+    def send(self, peer: str, parcel: Parcel, keep: Keep = "every") -> Receipt:
+        """Queue a parcel for a neighbour; returns at once.
+
+        'every': all arrive, in order, exactly once per life of the receiver; `OutboxFullError` if too many wait.
+        'newest': a parcel that is not yet on its way is replaced by the next one of its channel, and counted superseded.
+        """
+
+    def skip(self, round: int, peer: str | None = None) -> None:
+        """Tell a neighbour, or all, that nothing is sent for rounds up to this one beyond what was sent already."""
+
+    def withdraw(self, peer: str, before_round: int) -> int:
+        """Drop unsent parcels of older rounds (counted superseded); how many they were."""
+
+    def settle(self, receipts: list[Receipt], deadline_seconds: float) -> bool:
+        """Wait until none of these is pending any more; False if the deadline came first."""
+
+    def take(self, peer: str, round: int, turn: int, deadline_seconds: float) -> Parcel | Skipped | None:
+        """The parcel of this round, once. None: late, or the link is down for longer than `Settings.wait`.
+
+        Rounds and turns are taken in order. Whatever lies before what is asked for is dropped, and what arrives after
+        None was returned is counted stale (and still seen by `newest`).
+        """
+
+    def take_all(self, wanted: list[Wanted], deadline_seconds: float) -> dict[Wanted, Parcel | Skipped | None]:
+        """The same for many at once: returns as soon as each is there, skipped or given up."""
+
+    def expect(self, round: int) -> None:
+        """This peer goes on at this round: older parcels are stale, and neighbours send again what they retained since."""
+
+    def newest(self, peer: str, channel: int) -> Parcel | None:
+        """The newest parcel that came on a channel; it stays there."""
+
+    def wait_news(self, seen: int, deadline_seconds: float) -> int:
+        """Wait until more than `seen` parcels and skips have arrived in all; the count now. Start with 0."""
+
+    def links(self) -> list[LinkState]:
+        """Every directed link of this peer."""
+
+    def refusals(self) -> dict[str, int]:
+        """Connections and frames refused here, by reason, peers and strangers together."""
+
+    def offered(self) -> Roster | None:
+        """A newer roster of the founder that neighbours brought and that waits for `adopt`."""
+
+    def adopt(self, roster: Roster) -> None:
+        """Use a newer roster. Links of removed members close at once; a new epoch makes all older parcels stale."""
