@@ -15,6 +15,8 @@ with Endpoint(identity, roster, run, state_dir, listen=("0.0.0.0", 7400)) as pos
 ```
 """
 
+from .endpoint import Endpoint
+from .history import History, read_history
 from .identity import Identity, read_id, short_id, spelled_id
 from .roster import Link, Member, Roster, RosterBook
 from .types import (
@@ -35,7 +37,9 @@ from .types import (
 
 __all__ = [
     "Channel",
+    "Endpoint",
     "Event",
+    "History",
     "Identity",
     "Keep",
     "Link",
@@ -52,6 +56,7 @@ __all__ = [
     "Skipped",
     "Tally",
     "Wanted",
+    "read_history",
     "read_id",
     "short_id",
     "spelled_id",

@@ -271,8 +271,8 @@ class Post(Protocol):
     def withdraw(self, peer: str, before_round: int) -> int:
         """Drop unsent parcels of older rounds (counted superseded); how many they were."""
 
-    def settle(self, receipts: list[Receipt], deadline_seconds: float) -> bool:
-        """Wait until none of these is pending any more; False if the deadline came first."""
+    def settle(self, receipts: list[Receipt] | None, deadline_seconds: float) -> bool:
+        """Wait until none of these, or with None nothing at all, is pending; False if the deadline came first."""
 
     def take(self, peer: str, round: int, turn: int, deadline_seconds: float) -> Parcel | Skipped | None:
         """The parcel of this round, once. None: late, or the link is down for longer than `Settings.wait`.

@@ -1,0 +1,215 @@
+"""What the threads of one endpoint share: boxes, counters, the roster, one lock. Carriers move frames between boards."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..errors import PeerError
+from .history import History
+from .inbox import Inbox
+from .outbox import Entry, Outbox
+from .roster import Roster
+from .types import Event, LinkState, RunIdentity, Settings, Tally
+
+__all__ = ["Board", "Edge"]
+
+_log = logging.getLogger("peerloom.transport")
+
+
+@dataclass
+class Edge:
+    """One directed link as the endpoint sees it: whether it is up, since when, and what went over it."""
+
+    peer: str
+    direction: Literal["in", "out"]
+    since: float
+    up: bool = False
+    rtt: float | None = None
+    frames: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
+    reconnects: Counter[str] = field(default_factory=Counter)
+
+
+class Board:
+    """The state of one endpoint. Take `lock` to read or change it; the three conditions share it."""
+
+    def __init__(
+        self,
+        me: str,
+        roster: Roster,
+        run: RunIdentity,
+        incarnation: int,
+        settings: Settings,
+        clock: Callable[[], float],
+        on_event: Callable[[Event], None] | None = None,
+        history: History | None = None,
+    ) -> None:
+        if not roster.has(me):
+            raise PeerError(f"This peer ({me[:7]}) is no member of version {roster.version} of the roster. Join first.")
+        self.me, self.roster, self.run, self.incarnation = me, roster, run, incarnation
+        self.settings, self.clock, self.history = settings, clock, history
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)  # something came, or something that was sent is settled
+        self.room = threading.Condition(self.lock)  # something was taken
+        self.news = 0
+        self.want = 0
+        self.refusals: Counter[str] = Counter()
+        self.offered: Roster | None = None
+        self.rewire: Callable[[], None] = lambda: None  # the carrier opens and closes links after a change of roster
+        self._on_event = on_event
+        self.outboxes: dict[str, Outbox] = {}
+        self.inboxes: dict[str, Inbox] = {}
+        self.edges: dict[tuple[str, str], Edge] = {}
+        self._wire()
+
+    def record(self, what: str, **facts: object) -> None:
+        """A line of the history, if one is kept."""
+        if self.history is not None:
+            self.history.note(what, **facts)
+
+    def tell(self, kind: str, peer: str, text: str) -> None:
+        """One line for people: in the log, and to whoever listens."""
+        _log.log(logging.WARNING if kind in ("alarm", "refused") else logging.INFO, text)
+        if self._on_event is not None:
+            self._on_event(Event(kind, peer, text))
+
+    def name(self, peer: str) -> str:
+        """How people call this peer."""
+        return self.roster.name(peer)
+
+    # -- links going up and down
+
+    def went_up(self, edge: Edge) -> None:
+        """A link works."""
+        with self.lock:
+            edge.up, edge.since = True, self.clock()
+            self.changed.notify_all()
+        way = "sending to" if edge.direction == "out" else "hearing from"
+        self.tell("up", edge.peer, f"{way} {self.name(edge.peer)}")
+
+    def went_down(self, edge: Edge, why: str) -> None:
+        """A link stopped working, or could not be opened again."""
+        with self.lock:
+            edge.reconnects[why] += 1
+            was_up, edge.up = edge.up, False
+            waited = self.clock() - edge.since
+            if was_up:
+                edge.since = self.clock()
+                self.changed.notify_all()
+        if was_up:
+            way = "to" if edge.direction == "out" else "from"
+            self.tell("down", edge.peer, f"link {way} {self.name(edge.peer)} is down after {waited:.1f} s: {why}")
+
+    def refuse(self, peer: str, why: str, detail: str = "") -> None:
+        """Count a refusal; the first of each kind is told."""
+        with self.lock:
+            self.refusals[why] += 1
+            first = self.refusals[why] == 1
+        if first:
+            whom = self.name(peer) if peer else "a stranger"
+            self.tell("refused", peer, f"refused {whom}: {why}{f' ({detail})' if detail else ''}")
+
+    def links(self) -> list[LinkState]:
+        """Every link, as it is now."""
+        now = self.clock()
+        with self.lock:
+            return [
+                LinkState(
+                    edge.peer,
+                    self.name(edge.peer),
+                    edge.direction,
+                    edge.up,
+                    now - edge.since,
+                    edge.rtt,
+                    self._age(edge, now),
+                    dict(edge.frames),
+                    dict(edge.bytes),
+                    dict(edge.reconnects),
+                    self.outboxes[edge.peer].tally if edge.direction == "out" else Tally(),
+                )
+                for _, edge in sorted(self.edges.items())
+            ]
+
+    # -- rosters
+
+    def consider(self, data: bytes) -> None:
+        """A roster that a neighbour brought: verified, then adopted if the epoch stays, else offered to the engine."""
+        roster = Roster.from_bytes(data, self.roster.founder)
+        with self.lock:
+            if not roster.succeeds(self.offered or self.roster):
+                return
+            self.offered = roster
+            same_epoch = roster.epoch == self.roster.epoch
+        if same_epoch:
+            self.adopt(roster)
+        else:
+            self.tell("roster", "", f"roster version {roster.version} arrived; a new epoch begins when this peer adopts it")
+            self.rewire()
+
+    def adopt(self, roster: Roster) -> None:
+        """Go over to a newer roster."""
+        roster.verify(self.roster.founder)
+        with self.lock:
+            if not roster.succeeds(self.roster):
+                raise PeerError(f"Version {roster.version} of the roster is not newer than version {self.roster.version}.")
+            new_epoch = roster.epoch != self.roster.epoch
+            self.roster = roster
+            if self.offered is not None and self.offered.version <= roster.version:
+                self.offered = None
+            for outbox in self.outboxes.values():
+                outbox.forget_epochs(roster.epoch)
+            if new_epoch:
+                for inbox in self.inboxes.values():
+                    inbox.start_epoch()
+            self._wire()
+            self.changed.notify_all()
+            self.room.notify_all()
+        self.record("adopt", version=roster.version, epoch=roster.epoch)
+        self.tell(
+            "roster", "", f"using roster version {roster.version}, epoch {roster.epoch}, {len(roster.members)} members"
+        )
+        self.rewire()
+
+    def barred(self, peer: str) -> bool:
+        """Whether the newest roster we know of has no place for this peer any more."""
+        newest = self.offered or self.roster
+        return not newest.has(peer)
+
+    def _wire(self) -> None:
+        now, here = self.clock(), self.roster.has(self.me)
+        targets = self.roster.targets(self.me) if here else []
+        sources = self.roster.sources(self.me) if here else []
+        for peer in targets:
+            if ("out", peer) not in self.edges:
+                self.edges["out", peer] = Edge(peer, "out", now)
+                self.outboxes[peer] = self._outbox(peer)
+        for peer in sources:
+            if ("in", peer) not in self.edges:
+                self.edges["in", peer] = Edge(peer, "in", now)
+                self.inboxes[peer] = Inbox(peer)
+                self.inboxes[peer].floor = (self.want, 0)
+        for way, peer in list(self.edges):
+            if peer not in (targets if way == "out" else sources):
+                del self.edges[way, peer]
+                if way == "out":
+                    self.outboxes.pop(peer).forget_all("link_removed")
+                else:
+                    del self.inboxes[peer]
+
+    def _outbox(self, peer: str) -> Outbox:
+        def note(what: str, entry: Entry) -> None:
+            turn, channel = (entry.parcel.turn, entry.parcel.channel) if entry.parcel is not None else (0, -1)
+            facts = {"to": peer, "number": entry.number, "seq": entry.seq, "round": entry.round, "turn": turn}
+            reason = {"why": entry.receipt.reason} if what == "refuse" else {}
+            self.record(what, channel=channel, keep=entry.keep, incarnation=self.incarnation, **facts, **reason)
+
+        return Outbox(peer, self.settings.outbox, self.settings.retain, note)
+
+    def _age(self, edge: Edge, now: float) -> float:
+        oldest = self.outboxes[edge.peer].oldest() if edge.direction == "out" else None
+        return 0.0 if oldest is None else now - oldest

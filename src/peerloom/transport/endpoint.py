@@ -1,0 +1,347 @@
+"""What an engine holds in its hand: send parcels to neighbours, take theirs, see the links. One class over any carrier."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from ..errors import ConfigError, PeerError
+from .board import Board
+from .files import StateFolder
+from .history import History
+from .identity import Identity
+from .link import Credentials, OutLink
+from .listener import Listener
+from .outbox import Outbox
+from .roster import Roster, RosterBook
+from .types import Event, Keep, LinkState, Parcel, Receipt, RunIdentity, Settings, Skipped, Wanted
+
+__all__ = ["Carrier", "Endpoint"]
+
+_GOODBYE = 0.5  # seconds in which all links together may finish what they are at
+Answer = Parcel | Skipped | None
+
+
+class Carrier(Protocol):
+    """What moves frames between boards, and passes time."""
+
+    @property
+    def port(self) -> int:
+        """Where it listens; 0 if nowhere."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End, and leave nothing behind."""
+
+    def wake(self, peer: str) -> None:
+        """There is something to send to this peer."""
+
+    def rest(self, seconds: float) -> None:
+        """Wait, with the board's lock held, until the board changes or the time is over."""
+
+
+class Endpoint:
+    """A peer's end of all its links, over TLS. It is a `Post`; see there for every method.
+
+    The state directory holds the lock, the incarnation and the newest roster; it belongs to one peer and one run.
+    `listen` may name port 0 for any free one (see `port`). With `history` every event is kept for the checker.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        roster: Roster,
+        run: RunIdentity,
+        state_dir: Path,
+        listen: tuple[str, int] = ("127.0.0.1", 0),
+        settings: Settings | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        history: History | None = None,
+    ) -> None:
+        self._folder = StateFolder(Path(state_dir))
+        try:
+            book = RosterBook(self._folder.folder / "roster.json", roster.founder)
+            book.offer(roster)
+            assert book.current is not None
+            incarnation = self._folder.next_incarnation()
+            chosen = settings or Settings()
+            board = Board(identity.id, book.current, run, incarnation, chosen, time.monotonic, on_event, history)
+            self._build(board, _TlsCarrier(board, Credentials(identity), listen), book.offer, self._folder.close)
+        except BaseException:
+            self._folder.close()
+            raise
+
+    @classmethod
+    def over(cls, board: Board, carrier: Carrier) -> Self:
+        """An endpoint over another carrier than TLS, such as the memory of a test."""
+        endpoint = cls.__new__(cls)
+        endpoint._build(board, carrier, lambda roster: True, lambda: None)
+        return endpoint
+
+    def _build(self, board: Board, carrier: Carrier, keep: Callable[[Roster], bool], release: Callable[[], None]) -> None:
+        self._board, self._carrier, self._keep, self._release = board, carrier, keep, release
+        board.record("start", incarnation=board.incarnation, version=board.roster.version, epoch=board.roster.epoch)
+
+    # -- life
+
+    def start(self) -> None:
+        """Open the links; returns at once."""
+        self._carrier.start()
+
+    def close(self) -> None:
+        """Say goodbye and end every thread. What was not acknowledged is lost with the process; `settle` before."""
+        self._carrier.stop()
+        self._release()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def me(self) -> str:
+        """The id of this peer."""
+        return self._board.me
+
+    @property
+    def roster(self) -> Roster:
+        """The roster in use."""
+        return self._board.roster
+
+    @property
+    def incarnation(self) -> int:
+        """How often this peer was started on its state directory."""
+        return self._board.incarnation
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self._carrier.port
+
+    # -- sending
+
+    def send(self, peer: str, parcel: Parcel, keep: Keep = "every") -> Receipt:
+        """Queue a parcel for a neighbour; returns at once."""
+        board, parcel = self._board, parcel.frozen()
+        channel = board.run.channels.get(parcel.channel)
+        if channel is None or channel.dtype != parcel.dtype or len(parcel.body) not in channel.lengths:
+            raise ConfigError(
+                f"Channel {parcel.channel} carries {channel if channel else 'nothing'}, not {len(parcel.body)} numbers of "
+                f"{parcel.dtype}. Channels are agreed on in RunIdentity."
+            )
+        with board.lock:
+            receipt = self._outbox(peer).put(parcel, keep, board.roster.epoch, board.clock())
+        self._carrier.wake(peer)
+        return receipt
+
+    def skip(self, round: int, peer: str | None = None) -> None:
+        """Tell a neighbour, or all, that nothing more is sent for rounds up to this one."""
+        board = self._board
+        with board.lock:
+            peers = list(board.outboxes) if peer is None else [peer]
+            for other in peers:
+                self._outbox(other).skip(round, board.roster.epoch, board.clock())
+        for other in peers:
+            self._carrier.wake(other)
+
+    def withdraw(self, peer: str, before_round: int) -> int:
+        """Drop unsent parcels of older rounds (counted superseded); how many they were."""
+        with self._board.lock:
+            return self._outbox(peer).withdraw(before_round)
+
+    def settle(self, receipts: list[Receipt] | None, deadline_seconds: float) -> bool:
+        """Wait until none of these, or with None nothing at all, is pending; False if the deadline came first."""
+        board = self._board
+        end = board.clock() + deadline_seconds
+        with board.lock:
+            while self._pending(receipts):
+                if board.clock() >= end:
+                    return False
+                self._carrier.rest(end - board.clock())
+        return True
+
+    def _pending(self, receipts: list[Receipt] | None) -> bool:
+        if receipts is None:
+            return any(outbox.tally.pending for outbox in self._board.outboxes.values())
+        return any(receipt.outcome == "pending" for receipt in receipts)
+
+    def _outbox(self, peer: str) -> Outbox:
+        if peer not in self._board.outboxes:
+            raise PeerError(
+                f"There is no link from here to {self._board.name(peer)} in version {self.roster.version} of the roster."
+            )
+        return self._board.outboxes[peer]
+
+    # -- receiving
+
+    def take(self, peer: str, round: int, turn: int, deadline_seconds: float) -> Answer:
+        """The parcel of this round, once; None if it is late or the link is down for too long."""
+        wanted = Wanted(peer, round, turn)
+        return self.take_all([wanted], deadline_seconds)[wanted]
+
+    def take_all(self, wanted: list[Wanted], deadline_seconds: float) -> dict[Wanted, Answer]:
+        """The same for many at once: returns as soon as each is there, skipped or given up."""
+        board, answers = self._board, dict[Wanted, Answer]()
+        open_, begin = sorted(set(wanted)), board.clock()
+        end, late = begin + deadline_seconds, begin + board.settings.late
+        told: set[str] = set()
+        while True:
+            lines: list[tuple[str, str]] = []
+            with board.lock:
+                now = board.clock()
+                open_ = [want for want in open_ if not self._answered(want, now, answers)]
+                if open_ and now >= late:
+                    slow = {want.peer: want for want in reversed(open_) if want.peer not in told}
+                    lines += [(peer, self._lateness(want, now - begin)) for peer, want in slow.items()]
+                lines += [
+                    (peer, f"{board.name(peer)} is no longer late: {now - begin:.1f} s")
+                    for peer in told - {want.peer for want in open_}
+                ]
+                if not open_ or now >= end:
+                    for want in open_:
+                        self._pass_by(want)
+                        answers[want] = None
+                    break
+                if not lines:
+                    self._carrier.rest(min(end, self._next_look(open_, now, late)) - now)
+            told = (told | {peer for peer, _ in lines}) & {want.peer for want in open_}
+            for peer, text in lines:
+                board.tell("late", peer, text)
+        return {want: answers[want] for want in wanted}
+
+    def expect(self, round: int) -> None:
+        """This peer goes on at this round; call it before `start`."""
+        with self._board.lock:
+            self._board.want = round
+            for inbox in self._board.inboxes.values():
+                inbox.floor = max(inbox.floor, (round, 0))
+
+    def newest(self, peer: str, channel: int) -> Parcel | None:
+        """The newest parcel that came on a channel; it stays there."""
+        with self._board.lock:
+            inbox = self._board.inboxes.get(peer)
+            return None if inbox is None else inbox.newest(channel)
+
+    def wait_news(self, seen: int, deadline_seconds: float) -> int:
+        """Wait until more than `seen` parcels and skips have arrived in all; the count now."""
+        board = self._board
+        end = board.clock() + deadline_seconds
+        with board.lock:
+            while board.news <= seen and board.clock() < end:
+                self._carrier.rest(end - board.clock())
+            return board.news
+
+    def _answered(self, want: Wanted, now: float, answers: dict[Wanted, Answer]) -> bool:
+        inbox, edge = self._board.inboxes.get(want.peer), self._board.edges.get(("in", want.peer))
+        if inbox is None or edge is None:
+            answers[want] = None
+            return True
+        answer = inbox.look(want.round, want.turn)
+        gone = not edge.up and now - edge.since >= self._board.settings.wait
+        if answer is None and not gone and (want.round, want.turn) >= inbox.floor:
+            return False
+        answers[want] = answer
+        self._pass_by(want)
+        return True
+
+    def _pass_by(self, want: Wanted) -> None:
+        inbox = self._board.inboxes.get(want.peer)
+        if inbox is not None:
+            self._board.edges["in", want.peer].frames["stale"] += inbox.pass_by(want.round, want.turn)
+            self._board.room.notify_all()
+
+    def _next_look(self, open_: list[Wanted], now: float, late: float) -> float:
+        """When to look again although nothing came: links may have been down for too long, and people want to know."""
+        edges = [self._board.edges["in", want.peer] for want in open_]
+        times = [edge.since + self._board.settings.wait for edge in edges if not edge.up]
+        return min([*times, late if late > now else float("inf"), float("inf")])
+
+    def _lateness(self, want: Wanted, seconds: float) -> str:
+        edge = self._board.edges["in", want.peer]
+        down = self._board.clock() - edge.since
+        link = "its link is up" if edge.up else f"its link is down for {down:.1f} s"
+        return f"{self._board.name(want.peer)} is late: {seconds:.1f} s, round {want.round}, {link}"
+
+    # -- seeing
+
+    def links(self) -> list[LinkState]:
+        """Every directed link of this peer."""
+        return self._board.links()
+
+    def refusals(self) -> dict[str, int]:
+        """Connections and frames refused here, by reason."""
+        with self._board.lock:
+            return dict(self._board.refusals)
+
+    # -- rosters
+
+    def offered(self) -> Roster | None:
+        """A newer roster that neighbours brought and that waits for `adopt`."""
+        return self._board.offered
+
+    def adopt(self, roster: Roster) -> None:
+        """Use a newer roster."""
+        roster.verify(self.roster.founder)
+        self._keep(roster)
+        self._board.adopt(roster)
+
+
+class _TlsCarrier:
+    """Threads and sockets: a listener for what comes in, an `OutLink` per neighbour."""
+
+    def __init__(self, board: Board, credentials: Credentials, listen: tuple[str, int]) -> None:
+        self._board, self._credentials = board, credentials
+        self._listener = Listener(board, credentials, listen)
+        self._links: dict[str, OutLink] = {}
+        self._started = self._stopped = False
+        self.port = self._listener.port
+        board.rewire = self._rewire
+
+    def start(self) -> None:
+        if not self._started:
+            self._started = True
+            self._listener.start()
+            self._rewire()
+
+    def stop(self) -> None:
+        with self._board.lock:
+            stopped, self._stopped = self._stopped, True
+            links = list(self._links.values())
+        if stopped:
+            return
+        for link in links:
+            link.stop()
+        end = time.monotonic() + _GOODBYE
+        for link in links:
+            link.end(max(0.0, end - time.monotonic()))
+        self._listener.stop()
+
+    def wake(self, peer: str) -> None:
+        link = self._links.get(peer)
+        if link is not None:
+            link.wake()
+
+    def rest(self, seconds: float) -> None:
+        self._board.changed.wait(max(seconds, 0.0))
+
+    def _rewire(self) -> None:
+        board = self._board
+        with board.lock:
+            if not self._started or self._stopped:
+                return
+            gone = [self._links.pop(peer) for peer in list(self._links) if peer not in board.outboxes or board.barred(peer)]
+            for link in gone:
+                link.stop()
+                link.cut()
+            for peer in board.outboxes:
+                if peer not in self._links and not board.barred(peer):
+                    self._links[peer] = OutLink(board, self._credentials, peer)
+                    self._links[peer].start()
+        self._listener.rewire()

@@ -1,0 +1,190 @@
+"""The form of what travels: a fixed prefix, a small header of known fields, and a raw vector. Pure functions, no pickle.
+
+    prefix  "PLM1" | u8 version | u8 kind | u16 zero | u32 header length | u64 body length | u64 xxh3(header, body)
+    header  a msgpack map; each kind has its own closed set of fields
+    body    little-endian floats (DATA) or JSON (ROSTER, JOIN); no other kind has one
+
+Nothing in a frame names a type. Whatever does not fit is refused, before memory is taken for it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import msgpack
+import xxhash
+
+from ..errors import PeerError
+from .roster import LARGEST_ROSTER
+
+__all__ = [
+    "PREFIX_LENGTH",
+    "VERSION",
+    "FrameError",
+    "Head",
+    "Kind",
+    "check_body",
+    "decode",
+    "encode",
+    "read_header",
+    "read_prefix",
+]
+
+_PREFIX = struct.Struct("!4sBBHIQQ")
+_MAGIC = b"PLM1"
+PREFIX_LENGTH = _PREFIX.size
+VERSION = 1
+_LONGEST_HEADER = 4096
+_LARGEST_COUNT = 2**63 - 1
+
+
+class Kind(IntEnum):
+    """What a frame is."""
+
+    HELLO = 1
+    HELLO_OK = 2
+    DATA = 3
+    SKIP = 4
+    ACK = 5
+    REFUSE = 6
+    PING = 7
+    PONG = 8
+    PROGRESS = 9
+    BYE = 10
+    ROSTER = 11
+    JOIN = 12
+
+
+class FrameError(PeerError):
+    """Bytes that are no frame of this protocol; `reason` is one of a few fixed words, for counting."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"A frame was refused: {reason}{f' ({detail})' if detail else ''}.")
+        self.reason = reason
+
+
+class Head(NamedTuple):
+    """A checked prefix: what follows, and how much of it."""
+
+    kind: Kind
+    header_length: int
+    body_length: int
+    checksum: int
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST_COUNT
+
+
+def _word(value: Any) -> bool:
+    return type(value) is str and len(value) <= 128 and value.isascii() and value.isprintable()
+
+
+def _pair(value: Any) -> bool:
+    return type(value) is list and len(value) == 2 and _count(value[0]) and _count(value[1])
+
+
+def _flag(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _dtype(value: Any) -> bool:
+    return value in ("float32", "float64")
+
+
+def _keep(value: Any) -> bool:
+    return value in ("every", "newest")
+
+
+_ORDER = {"epoch": _count, "incarnation": _count, "seq": _count}
+_SCHEMA: Mapping[Kind, Mapping[str, Callable[[Any], bool]]] = {
+    Kind.HELLO: {
+        "versions": _pair,
+        "run": _word,
+        "agreement": _word,
+        "roster": _word,
+        "roster_version": _count,
+        "incarnation": _count,
+    },
+    Kind.HELLO_OK: {"incarnation": _count, "last": _pair, "want": _count, "roster_version": _count},
+    Kind.DATA: {"channel": _count, "round": _count, "turn": _count, "dtype": _dtype, "keep": _keep, **_ORDER},
+    Kind.SKIP: {"round": _count, **_ORDER},
+    Kind.ACK: {"seq": _count, "result": _word},
+    Kind.REFUSE: {"seq": _count, "why": _word},
+    Kind.PING: {"stamp": _count},
+    Kind.PONG: {"stamp": _count},
+    Kind.PROGRESS: {"received": _count},
+    Kind.BYE: {"why": _word},
+    Kind.ROSTER: {"want": _flag},
+    Kind.JOIN: {},
+}
+_LARGEST_BODY = {Kind.DATA: _LARGEST_COUNT, Kind.ROSTER: LARGEST_ROSTER, Kind.JOIN: 65536}
+
+
+def encode(kind: Kind, header: Mapping[str, Any], body: bytes | memoryview = b"") -> bytes:
+    """Prefix and header of a frame; the body follows as it is."""
+    packed: bytes = msgpack.packb(dict(header))
+    digest = xxhash.xxh3_64(packed)
+    if len(body):
+        digest.update(body)
+    prefix = _PREFIX.pack(_MAGIC, VERSION, kind, 0, len(packed), len(body), digest.intdigest())
+    return prefix + packed
+
+
+def read_prefix(data: bytes | bytearray) -> Head:
+    """Check the first 28 bytes: lengths are judged here, before anything is read or allocated for them."""
+    magic, version, kind, zero, header_length, body_length, checksum = _PREFIX.unpack(data)
+    if magic != _MAGIC:
+        raise FrameError("not_a_frame")
+    if version != VERSION:
+        raise FrameError("protocol_version", f"{version}, this side speaks {VERSION}")
+    if zero or kind not in Kind._value2member_map_:
+        raise FrameError("unknown_kind")
+    known = Kind(kind)
+    if header_length > _LONGEST_HEADER:
+        raise FrameError("oversized", f"a header of {header_length} bytes")
+    if body_length > _LARGEST_BODY.get(known, 0):
+        raise FrameError("oversized", f"a body of {body_length} bytes on {known.name}")
+    return Head(known, header_length, body_length, checksum)
+
+
+def read_header(kind: Kind, data: bytes | bytearray) -> dict[str, Any]:
+    """The fields of a header: exactly those of its kind, each of its form."""
+    try:
+        header = msgpack.unpackb(
+            data, raw=False, max_str_len=128, max_bin_len=0, max_array_len=2, max_map_len=16, max_ext_len=0
+        )
+    except (ValueError, msgpack.exceptions.UnpackException):
+        raise FrameError("bad_header", kind.name) from None
+    schema = _SCHEMA[kind]
+    if type(header) is not dict or header.keys() != schema.keys():
+        raise FrameError("bad_header", f"{kind.name} has other fields")
+    for name, fits in schema.items():
+        if not fits(header[name]):
+            raise FrameError("bad_header", f"{kind.name}.{name}")
+    return header
+
+
+def check_body(head: Head, header: bytes | bytearray, body: bytes | bytearray | memoryview) -> None:
+    """Hold the checksum against what came."""
+    digest = xxhash.xxh3_64(header)
+    if len(body):
+        digest.update(body)
+    if digest.intdigest() != head.checksum:
+        raise FrameError("checksum")
+
+
+def decode(data: bytes) -> tuple[Kind, dict[str, Any], bytes]:
+    """A whole frame held in memory, checked as one from the network would be."""
+    if len(data) < PREFIX_LENGTH:
+        raise FrameError("cut_short")
+    head = read_prefix(data[:PREFIX_LENGTH])
+    middle = PREFIX_LENGTH + head.header_length
+    if len(data) != middle + head.body_length:
+        raise FrameError("cut_short")
+    header = read_header(head.kind, data[PREFIX_LENGTH:middle])
+    check_body(head, data[PREFIX_LENGTH:middle], data[middle:])
+    return head.kind, header, data[middle:]

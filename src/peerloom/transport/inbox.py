@@ -1,0 +1,120 @@
+"""What came over one directed link: judged, put in order, kept until it is taken. Pure bookkeeping, like the outbox."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from ..errors import PeerError
+from .types import Keep, Parcel, Skipped
+
+__all__ = ["Inbox", "RefusedError", "judge_values"]
+
+Result = Literal["applied", "duplicate", "stale"]
+_BLOCK = 1 << 17  # values judged at a time: a block stays in the cache
+
+
+class RefusedError(PeerError):
+    """A frame of a known peer that is not taken; `why` is one of a few fixed words."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"A frame of a known peer was refused: {why}.")
+        self.why = why
+
+
+def judge_values(body: np.ndarray, largest_norm: float | None = None) -> None:
+    """Refuse NaN, infinities and, if a bound is set, vectors that are too long."""
+    squares = 0.0
+    for start in range(0, len(body), _BLOCK):
+        block = body[start : start + _BLOCK]
+        if not np.isfinite(block).all():
+            raise RefusedError("not_finite")
+        if largest_norm is not None:
+            squares += float(np.square(block, dtype=np.float64).sum())
+    if largest_norm is not None and not math.sqrt(squares) <= largest_norm:
+        raise RefusedError("norm")
+
+
+class Inbox:
+    """One link's arrivals: at most once, in order.
+
+    `floor` is the first (round, turn) that is still of interest. Parcels below it are stale: they are not kept for a
+    round any more, but `newest` sees them.
+    """
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+        self._rounds: dict[tuple[int, int], Parcel] = {}
+        self._newest: dict[int, Parcel] = {}
+        self._skipped = -1
+        self.last = (0, 0)
+        self.floor = (0, 0)
+
+    def __len__(self) -> int:
+        return len(self._rounds)
+
+    def admit(self, epoch: int, order: tuple[int, int], mine: int) -> bool:
+        """Whether a frame of this epoch and order is new; refuses other epochs than mine."""
+        if epoch != mine:
+            raise RefusedError("stale_epoch" if epoch < mine else "epoch_ahead")
+        return order > self.last
+
+    def deliver(self, parcel: Parcel, keep: Keep, mine: int) -> Result:
+        """Take a parcel in."""
+        if not self.admit(parcel.epoch, (parcel.incarnation, parcel.seq), mine):
+            return "duplicate"
+        self._advance((parcel.incarnation, parcel.seq))
+        self._newest[parcel.channel] = parcel
+        if keep == "newest":
+            return "applied"
+        place = (parcel.round, parcel.turn)
+        if place < self.floor:
+            return "stale"
+        self._rounds[place] = parcel
+        return "applied"
+
+    def skip(self, round: int, epoch: int, order: tuple[int, int], mine: int) -> Result:
+        """Note that nothing comes for rounds up to this one."""
+        if not self.admit(epoch, order, mine):
+            return "duplicate"
+        self._advance(order)
+        self._skipped = max(self._skipped, round)
+        return "applied"
+
+    def look(self, round: int, turn: int) -> Parcel | Skipped | None:
+        """The answer for a round if it is known: a later parcel proves that this one is not coming, too."""
+        place = (round, turn)
+        if place < self.floor:
+            return None
+        if place in self._rounds:
+            return self._rounds[place]
+        if round <= self._skipped:
+            return Skipped(round)
+        if any(other > place and p.incarnation == self.last[0] for other, p in self._rounds.items()):
+            return Skipped(round)
+        return None
+
+    def pass_by(self, round: int, turn: int) -> int:
+        """This place is settled, taken or given up: drop it and all before it; how many untaken ones were dropped."""
+        self.floor = max(self.floor, (round, turn + 1))
+        gone = [place for place in self._rounds if place < self.floor]
+        for place in gone:
+            del self._rounds[place]
+        return len([place for place in gone if place != (round, turn)])
+
+    def newest(self, channel: int) -> Parcel | None:
+        """The newest parcel of a channel."""
+        return self._newest.get(channel)
+
+    def _advance(self, order: tuple[int, int]) -> None:
+        if order[0] != self.last[0]:
+            self._skipped = -1  # a restarted peer may go back behind what it had promised to skip
+        self.last = order
+
+    def start_epoch(self) -> None:
+        """Everything of the epoch before is over."""
+        self._rounds.clear()
+        self._newest.clear()
+        self._skipped = -1

@@ -1,0 +1,241 @@
+"""The sending end of a directed link: one thread that dials, greets, and sends frame after frame, each until it is acked."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from secrets import SystemRandom
+
+from ..errors import PeerError
+from .board import Board
+from .failpoints import hit
+from .frames import VERSION, FrameError, Kind
+from .identity import Identity
+from .outbox import Entry
+from .roster import Roster, parse_address
+from .stream import Stream, tune
+from .tls import client_context, peer_of, reason_of, server_context
+
+__all__ = ["Credentials", "OutLink"]
+
+_jitter = SystemRandom()
+
+
+class Credentials:
+    """The identity with the TLS contexts of the roster in use; they are made anew only when the roster changes."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self._lock = threading.Lock()
+        self._made: tuple[str, ssl.SSLContext, ssl.SSLContext] | None = None
+
+    def client(self, roster: Roster) -> ssl.SSLContext:
+        """For dialling."""
+        return self._contexts(roster)[1]
+
+    def server(self, roster: Roster) -> ssl.SSLContext:
+        """For answering."""
+        return self._contexts(roster)[2]
+
+    def _contexts(self, roster: Roster) -> tuple[str, ssl.SSLContext, ssl.SSLContext]:
+        with self._lock:
+            if self._made is None or self._made[0] != roster.hash:
+                self._made = (roster.hash, client_context(self.identity, roster), server_context(self.identity, roster))
+            return self._made
+
+
+class _RefusedLinkError(PeerError):
+    """The other side does not want this link."""
+
+
+class OutLink(threading.Thread):
+    """Delivers what the outbox holds, in order and once, over as many connections as it takes."""
+
+    def __init__(self, board: Board, credentials: Credentials, peer: str) -> None:
+        super().__init__(name=f"to-{board.name(peer)}", daemon=True)
+        self._board, self._credentials, self._peer = board, credentials, peer
+        self._edge = board.edges["out", peer]
+        self._work = threading.Condition(board.lock)
+        self._stopping = threading.Event()
+        self._stream: Stream | None = None
+
+    def wake(self) -> None:
+        """There is something to send."""
+        with self._board.lock:
+            self._work.notify()
+
+    def stop(self) -> None:
+        """Ask the thread to say goodbye and end; what is not acknowledged stays in the outbox."""
+        with self._board.lock:
+            self._stopping.set()
+            self._work.notify()
+
+    def cut(self) -> None:
+        """Close the connection, whatever is going on."""
+        with self._board.lock:
+            if self._stream is not None:
+                self._stream.close()
+
+    def end(self, patience: float) -> None:
+        """Wait for the thread; cut the connection if it does not come to its end by itself."""
+        self.join(patience)
+        self.cut()
+        self.join(self._board.settings.dead)
+
+    def run(self) -> None:
+        """Dial, send, and dial again, until told to stop."""
+        first, longest = self._board.settings.backoff
+        pause = first
+        while not self._stopping.is_set():
+            try:
+                with self._connected() as stream:
+                    self._greet(stream)
+                    pause = first
+                    self._board.went_up(self._edge)
+                    self._pump(stream)
+                    return
+            except _RefusedLinkError as refusal:
+                why, pause = str(refusal), longest
+                self._board.refuse(self._peer, f"by_peer_{why}")
+            except FrameError as error:
+                why = error.reason
+            except PeerError as error:  # a roster that cannot be believed
+                why = "roster"
+                self._board.tell(
+                    "alarm", self._peer, f"{self._board.name(self._peer)} sent a roster that is refused: {error}"
+                )
+            except OSError as error:
+                why = reason_of(error)
+            if self._stopping.is_set():
+                why = "stopped"
+            self._board.went_down(self._edge, why)
+            with self._board.lock:
+                if not self._stopping.is_set():
+                    self._work.wait(pause * _jitter.uniform(0.5, 1.0))
+            pause = min(2 * pause, longest)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Stream]:
+        board, settings = self._board, self._board.settings
+        roster = board.roster
+        raw = _dial(roster.member(self._peer).addresses, settings.dead)
+        with raw:
+            tune(raw, settings.dead, settings.congestion)
+            raw.settimeout(settings.dead)
+            with self._credentials.client(roster).wrap_socket(raw, server_hostname="peer") as sock:
+                peer_of(sock, roster, self._peer)
+                stream = Stream(sock, settings.dead)
+                with board.lock:
+                    self._stream = stream
+                    if self._stopping.is_set():
+                        raise ConnectionError("stopped")
+                try:
+                    yield stream
+                finally:
+                    with board.lock:
+                        self._stream = None
+
+    def _greet(self, stream: Stream) -> None:
+        """A TLS client believes in its success before the server has judged it: a link is up after HELLO_OK only."""
+        board = self._board
+        roster, run = board.roster, board.run
+        before = time.monotonic()
+        hello = {"run": run.run_id, "agreement": run.agreement, "roster": roster.hash, "roster_version": roster.version}
+        stream.send(Kind.HELLO, {"versions": [VERSION, VERSION], "incarnation": board.incarnation, **hello})
+        answer = stream.reply(Kind.HELLO_OK, Kind.REFUSE)
+        self._time(time.monotonic() - before, stream)
+        if answer.kind is Kind.REFUSE:
+            raise _RefusedLinkError(answer.header["why"])
+        theirs = answer.header
+        if theirs["roster_version"] < roster.version:
+            stream.send(Kind.ROSTER, {"want": False}, roster.to_bytes())
+            stream.reply(Kind.ROSTER)
+        elif theirs["roster_version"] > roster.version:
+            stream.send(Kind.ROSTER, {"want": True})
+            frame = stream.reply(Kind.ROSTER)
+            data = bytearray(frame.head.body_length)
+            stream.body(frame, memoryview(data))
+            board.consider(bytes(data))
+        with board.lock:
+            if self._stopping.is_set():
+                raise ConnectionError("stopped")
+            inc, seq = theirs["last"]
+            outbox = board.outboxes[self._peer]
+            outbox.resume(board.incarnation, (inc, seq), theirs["incarnation"], theirs["want"], board.roster.epoch)
+            board.changed.notify_all()
+
+    def _pump(self, stream: Stream) -> None:
+        board = self._board
+        while True:
+            with board.lock:
+                entry = None if self._stopping.is_set() else board.outboxes[self._peer].head()
+                if entry is None and not self._stopping.is_set():
+                    self._work.wait(board.settings.heartbeat)
+                    entry = None if self._stopping.is_set() else board.outboxes[self._peer].head()
+                if self._stopping.is_set():
+                    break
+            if entry is not None:
+                self._transmit(stream, entry)
+            else:
+                before = time.monotonic()
+                stream.send(Kind.PING, {"stamp": time.monotonic_ns()})
+                stream.reply(Kind.PONG)
+                self._time(time.monotonic() - before, stream)
+        with contextlib.suppress(OSError):
+            stream.send(Kind.BYE, {"why": "stopped"})
+        board.went_down(self._edge, "stopped")
+
+    def _transmit(self, stream: Stream, entry: Entry) -> None:
+        board, edge = self._board, self._edge
+        order = {"epoch": entry.epoch, "incarnation": board.incarnation, "seq": entry.seq}
+        hit("before_send")
+        size = 0
+        if entry.parcel is None:
+            stream.send(Kind.SKIP, {"round": entry.round, **order})
+        else:
+            parcel = entry.parcel
+            body = parcel.body.data.cast("B")
+            size = len(body)
+            place = {"channel": parcel.channel, "round": parcel.round, "turn": parcel.turn}
+            stream.send(Kind.DATA, {**place, "dtype": parcel.dtype, "keep": entry.keep, **order}, body)
+        hit("after_send_before_ack")
+        answer = stream.reply(Kind.ACK, Kind.REFUSE)
+        if answer.header["seq"] != entry.seq:
+            raise FrameError("out_of_turn", "an answer to another frame")
+        with board.lock:
+            edge.frames["sent"] += 1
+            edge.bytes["sent"] += size
+            outbox = board.outboxes.get(self._peer)
+            if answer.kind is Kind.ACK:
+                edge.frames["acked"] += 1
+                edge.bytes["acked"] += size
+                if outbox is not None:
+                    outbox.acked(entry.seq)
+            else:
+                why = answer.header["why"]
+                edge.frames[f"refused_{why}"] += 1
+                if why == "epoch_ahead":  # the other side adopts the roster in its own time; the entry waits
+                    self._work.wait(board.settings.heartbeat)
+                elif outbox is not None:
+                    outbox.refused(entry.seq, why)
+            board.changed.notify_all()
+
+    def _time(self, seconds: float, stream: Stream) -> None:
+        edge, dead = self._edge, self._board.settings.dead
+        edge.rtt = seconds if edge.rtt is None else 0.875 * edge.rtt + 0.125 * seconds
+        stream.set_patience(max(dead, 10 * edge.rtt))
+
+
+def _dial(addresses: tuple[str, ...], patience: float) -> socket.socket:
+    """The first address that answers."""
+    failure: OSError = ConnectionRefusedError("the roster has no address for this peer")
+    for address in addresses:
+        try:
+            return socket.create_connection(parse_address(address), timeout=patience)
+        except OSError as error:
+            failure = error
+    raise failure
