@@ -1,6 +1,6 @@
 """Links between peers on different machines: identities, rosters, frames, delivery. Needs no torch.
 
-An engine needs `Endpoint` (or, in tests, `MemoryEndpoint`; both are a `Post`) and the words of `types`.
+An engine needs `Endpoint` (over TLS, or one of a `MemoryNetwork` in tests: both are a `Post`) and the words of `types`.
 
 ```text
 identity = Identity.load(folder)                       roster = RosterBook(folder / "roster.json", founder).current
@@ -18,7 +18,9 @@ with Endpoint(identity, roster, run, state_dir, listen=("0.0.0.0", 7400)) as pos
 from .endpoint import Endpoint
 from .history import History, read_history
 from .identity import Identity, read_id, short_id, spelled_id
+from .memory import CrashedError, Faults, MemoryNetwork
 from .roster import Link, Member, Roster, RosterBook
+from .sums import Flow, Inflow, Outflow
 from .types import (
     Channel,
     Event,
@@ -37,15 +39,21 @@ from .types import (
 
 __all__ = [
     "Channel",
+    "CrashedError",
     "Endpoint",
     "Event",
+    "Faults",
+    "Flow",
     "History",
     "Identity",
+    "Inflow",
     "Keep",
     "Link",
     "LinkState",
     "Member",
+    "MemoryNetwork",
     "OutboxFullError",
+    "Outflow",
     "Parcel",
     "Post",
     "Receipt",

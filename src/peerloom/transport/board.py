@@ -48,14 +48,16 @@ class Board:
         clock: Callable[[], float],
         on_event: Callable[[Event], None] | None = None,
         history: History | None = None,
+        lock: threading.RLock | None = None,
     ) -> None:
         if not roster.has(me):
             raise PeerError(f"This peer ({me[:7]}) is no member of version {roster.version} of the roster. Join first.")
         self.me, self.roster, self.run, self.incarnation = me, roster, run, incarnation
         self.settings, self.clock, self.history = settings, clock, history
-        self.lock = threading.RLock()
+        self.lock = lock or threading.RLock()
         self.changed = threading.Condition(self.lock)  # something came, or something that was sent is settled
         self.room = threading.Condition(self.lock)  # something was taken
+        self.version = 0
         self.news = 0
         self.want = 0
         self.refusals: Counter[str] = Counter()
@@ -66,6 +68,11 @@ class Board:
         self.inboxes: dict[str, Inbox] = {}
         self.edges: dict[tuple[str, str], Edge] = {}
         self._wire()
+
+    def touch(self) -> None:
+        """Something changed that somebody may wait for; call it with the lock."""
+        self.version += 1
+        self.changed.notify_all()
 
     def record(self, what: str, **facts: object) -> None:
         """A line of the history, if one is kept."""
@@ -88,7 +95,7 @@ class Board:
         """A link works."""
         with self.lock:
             edge.up, edge.since = True, self.clock()
-            self.changed.notify_all()
+            self.touch()
         way = "sending to" if edge.direction == "out" else "hearing from"
         self.tell("up", edge.peer, f"{way} {self.name(edge.peer)}")
 
@@ -100,7 +107,7 @@ class Board:
             waited = self.clock() - edge.since
             if was_up:
                 edge.since = self.clock()
-                self.changed.notify_all()
+                self.touch()
         if was_up:
             way = "to" if edge.direction == "out" else "from"
             self.tell("down", edge.peer, f"link {way} {self.name(edge.peer)} is down after {waited:.1f} s: {why}")
@@ -167,7 +174,7 @@ class Board:
                 for inbox in self.inboxes.values():
                     inbox.start_epoch()
             self._wire()
-            self.changed.notify_all()
+            self.touch()
             self.room.notify_all()
         self.record("adopt", version=roster.version, epoch=roster.epoch)
         self.tell(

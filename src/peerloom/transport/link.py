@@ -166,7 +166,7 @@ class OutLink(threading.Thread):
             inc, seq = theirs["last"]
             outbox = board.outboxes[self._peer]
             outbox.resume(board.incarnation, (inc, seq), theirs["incarnation"], theirs["want"], board.roster.epoch)
-            board.changed.notify_all()
+            board.touch()
 
     def _pump(self, stream: Stream) -> None:
         board = self._board
@@ -222,7 +222,7 @@ class OutLink(threading.Thread):
                     self._work.wait(board.settings.heartbeat)
                 elif outbox is not None:
                     outbox.refused(entry.seq, why)
-            board.changed.notify_all()
+            board.touch()
 
     def _time(self, seconds: float, stream: Stream) -> None:
         edge, dead = self._edge, self._board.settings.dead

@@ -297,7 +297,7 @@ class _Incoming:
             place = {"round": parcel.round, "turn": parcel.turn, "channel": parcel.channel, "keep": header["keep"]}
             board.record("apply", **{"from": self._peer}, result=result, life=board.incarnation, **order, **place)
             board.news += 1
-            board.changed.notify_all()
+            board.touch()
         return result
 
     def _skip(self, frame: Waiting) -> str:
@@ -309,7 +309,7 @@ class _Incoming:
             order_ = {key: header[key] for key in ("epoch", "incarnation", "seq")}
             board.record("apply", **{"from": self._peer}, result=result, life=board.incarnation, **order_, **place)
             board.news += 1
-            board.changed.notify_all()
+            board.touch()
         return result
 
     def _wait_for_room(self, parcel: Parcel) -> None:

@@ -235,7 +235,7 @@ class Settings:
 
 
 class Post(Protocol):
-    """What an engine needs of a transport. `Endpoint` is the real one, `MemoryEndpoint` the one for tests.
+    """What an engine needs of a transport. `Endpoint` is one, over TLS or over a `MemoryNetwork`.
 
     All methods may be called from any thread. Peers are named by their id (see `Roster.member`).
     """

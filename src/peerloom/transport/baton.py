@@ -1,0 +1,124 @@
+"""Threads that take turns: one works, the others stand still, a seed decides who is next. So interleavings repeat."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import PeerError
+from .board import Board
+
+if TYPE_CHECKING:
+    from .endpoint import Endpoint
+
+__all__ = ["Baton", "CrashedError"]
+
+
+class CrashedError(PeerError):
+    """This life of the peer was ended by the test; whatever it held in memory is lost."""
+
+
+@dataclass
+class _Runner:
+    peer: str
+    until: float = 0.0  # when it wants to work again at the latest
+    board: Board | None = None
+    seen: int = -1
+    crashed: bool = False
+    finished: bool = False
+    result: object = None
+    error: BaseException | None = None
+    thread: threading.Thread | None = field(default=None)
+
+
+class Baton:
+    """Runs one function per peer. Whoever waits hands the baton on; time passes when nobody has anything to do."""
+
+    def __init__(
+        self, lock: threading.RLock, draws: random.Random, move: Callable[[float], None], clock: Callable[[], float]
+    ) -> None:
+        self._turn = threading.Condition(lock)
+        self._random, self._move, self._clock = draws, move, clock
+        self._runners: dict[str, _Runner] = {}
+        self._holder: _Runner | None = None
+        self.running = False
+
+    def run(self, programs: dict[str, Callable[[Endpoint], object]], begin: Callable[[str], Endpoint]) -> dict[str, object]:
+        """Run all to their end; raises the first error of any."""
+        with self._turn:
+            self._runners = {peer: _Runner(peer) for peer in programs}
+            self.running = True
+            try:
+                for peer, runner in self._runners.items():
+                    runner.thread = threading.Thread(target=self._work, args=(runner, programs[peer], begin), daemon=True)
+                    runner.thread.start()
+                self._hand_on()
+                while not all(runner.finished for runner in self._runners.values()):
+                    self._turn.wait()
+            finally:
+                self.running = False
+        for runner in self._runners.values():
+            if runner.error is not None:
+                raise runner.error
+        return {peer: runner.result for peer, runner in self._runners.items()}
+
+    def park(self, board: Board, until: float) -> None:
+        """The peer that works waits for its board to change, or for a moment."""
+        runner = self._runners[board.me]
+        runner.board, runner.seen, runner.until = board, board.version, until
+        self._hand_on()
+        self._await(runner)
+
+    def crash(self, peer: str, until: float) -> None:
+        """End the present life of a peer's function; the next begins at this moment."""
+        runner = self._runners.get(peer)
+        if runner is not None and not runner.finished:
+            runner.crashed, runner.until, runner.board = True, until, None
+
+    def _await(self, runner: _Runner) -> None:
+        while self._holder is not runner:
+            self._turn.wait()
+        if runner.crashed:
+            runner.crashed = False
+            raise CrashedError(f"{runner.peer[:7]} crashed")
+
+    def _work(self, runner: _Runner, program: Callable[[Endpoint], object], begin: Callable[[str], Endpoint]) -> None:
+        with self._turn:
+            self._await(runner)
+        while True:
+            try:
+                with begin(runner.peer) as endpoint:
+                    runner.result = program(endpoint)
+                break
+            except CrashedError:
+                continue  # it was handed the baton again when its time to start anew had come
+            except Exception as error:  # noqa: BLE001  (handed to the caller of run)
+                runner.error = error
+                break
+        with self._turn:
+            runner.finished = True
+            self._hand_on()
+            self._turn.notify_all()
+
+    def _hand_on(self) -> None:
+        """Choose who works next; let the network move until somebody can."""
+        self._holder = None
+        while True:
+            waiting = [runner for runner in self._runners.values() if not runner.finished]
+            if not waiting:
+                return
+            now = self._clock()
+            ready = [
+                runner
+                for runner in waiting
+                if runner.until <= now or (runner.board is not None and runner.board.version != runner.seen)
+            ]
+            if ready:
+                self._holder = self._random.choice(ready)
+                self._turn.notify_all()
+                return
+            self._move(min((runner.until for runner in waiting), default=math.inf))

@@ -1,0 +1,128 @@
+r"""Running sums: what keeps mass exact when messages are lost, doubled, overtaken, and when peers roll back to checkpoints.
+
+A sender cannot know whether an increment arrived. So it never sends increments, it sends their sum so far. Per directed
+link i -> j, with the sender's sigma and the receiver's rho:
+
+    sender      sigma <- sigma + amount            (and the amount leaves the sender's own value)
+    receiver    value <- value + (sigma - rho);  rho <- sigma
+    invariant   sum_i value_i + sum_links (sigma_ij - rho_ij)  stays what it was
+
+Only the newest sigma need arrive. A sender restored from its own checkpoint sends a smaller sigma, and the receiver gives
+back what it has too much; a receiver restored from its own asks for nothing and gets the missing part with the next sigma.
+float64 always: in float32 the invariant drifts by 2e-5 within 30,000 steps.
+
+References: running sums over links that drop packets, Dominguez-Garcia, Hadjicostis, Vaidya, arXiv 1109.6392; their use for
+gradient tracking (ASY-SONATA), Tian, Sun, Scutari, arXiv 1803.10359.
+
+>>> import numpy as np
+>>> out, into = Outflow(1), Inflow(1)
+>>> first, second = out.push(np.array([3.0])), out.push(np.array([4.0]))
+>>> into.receive(second, (0, 1, 2)), into.receive(first, (0, 1, 1))
+(array([7.]), None)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Flow", "Inflow", "Outflow"]
+
+Floats = NDArray[np.float64]
+Order = tuple[int, int, int]
+
+
+class Outflow:
+    """The sender's end of one link: sigma, the sum of all that was ever pushed into it."""
+
+    def __init__(self, length: int) -> None:
+        self._sigma: Floats = np.zeros(length)
+        self._sigma.flags.writeable = False
+
+    @property
+    def sigma(self) -> Floats:
+        """What to send: read-only, replaced at every push, so it may be sent without a copy."""
+        return self._sigma
+
+    def push(self, amount: NDArray[np.floating]) -> Floats:
+        """Put an amount into the link; the caller takes it out of its own value. The new sigma."""
+        self._sigma = self._sigma + np.asarray(amount, np.float64)
+        self._sigma.flags.writeable = False
+        return self._sigma
+
+    def reset(self) -> None:
+        """A new epoch begins with an empty link."""
+        self.restore(np.zeros_like(self._sigma))
+
+    def restore(self, sigma: Floats) -> None:
+        """Go back to a checkpoint of one's own."""
+        self._sigma = np.array(sigma, np.float64)
+        self._sigma.flags.writeable = False
+
+
+class Inflow:
+    """The receiver's end of one link: rho, the part of sigma that was added already."""
+
+    def __init__(self, length: int) -> None:
+        self._rho: Floats = np.zeros(length)
+        self.order: Order = (0, 0, 0)
+
+    @property
+    def rho(self) -> Floats:
+        """What was added so far."""
+        return self._rho
+
+    def receive(self, sigma: NDArray[np.floating], order: Order) -> Floats | None:
+        """What to add to one's own value; None if something newer was received before. `order` is `Parcel.order`."""
+        if order <= self.order:
+            return None
+        difference: Floats = np.asarray(sigma, np.float64) - self._rho
+        self._rho, self.order = np.array(sigma, np.float64), order
+        return difference
+
+    def reset(self) -> None:
+        """A new epoch begins with an empty link."""
+        self.restore(np.zeros_like(self._rho), (0, 0, 0))
+
+    def restore(self, rho: Floats, order: Order) -> None:
+        """Go back to a checkpoint of one's own."""
+        self._rho, self.order = np.array(rho, np.float64), order
+
+
+class Flow:
+    """Symmetric mixing over one undirected link whose mean must stay: one end owns the link and moves only differences.
+
+    The owner (the lower id of the two) hears the other's value theta_j as plain state. For each value it hears it computes
+
+        f = r (theta_j - theta_i)      theta_i <- theta_i + f      and pushes -f into the link,
+
+    so what one end gains the other loses, whenever that arrives. One value gives one flow: hearing it twice moves nothing.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.out = Outflow(length)
+        self._met: Order = (0, 0, 0)
+
+    @property
+    def met(self) -> Order:
+        """The order of the value that was used last."""
+        return self._met
+
+    def meet(self, mine: NDArray[np.floating], theirs: NDArray[np.floating], rate: float, order: Order) -> Floats | None:
+        """What to add to one's own value; None if this value of the other was used already."""
+        if order <= self._met:
+            return None
+        flow: Floats = rate * (np.asarray(theirs, np.float64) - np.asarray(mine, np.float64))
+        self.out.push(-flow)
+        self._met = order
+        return flow
+
+    def reset(self) -> None:
+        """A new epoch begins with an empty link."""
+        self.out.reset()
+        self._met = (0, 0, 0)
+
+    def restore(self, sigma: Floats, met: Order) -> None:
+        """Go back to a checkpoint of one's own."""
+        self.out.restore(sigma)
+        self._met = met

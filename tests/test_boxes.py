@@ -1,0 +1,168 @@
+"""Outbox and inbox, the account of a link: exact for every sequence of events."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peerloom.transport import OutboxFullError, Parcel, Skipped
+from peerloom.transport.inbox import Inbox, RefusedError, judge_values
+from peerloom.transport.outbox import Outbox
+
+
+def parcel(round, channel=0, **order):
+    return Parcel(channel, round, 0, np.zeros(1), **order)
+
+
+def arrived(round, incarnation, seq, turn=0, epoch=0):
+    return Parcel(0, round, turn, np.zeros(1), "p", epoch, incarnation, seq)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["every", "newest", "skip", "send", "ack", "refuse", "reconnect", "restart", "withdraw", "epoch"]),
+        st.integers(0, 3),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS, st.integers(0, 3))
+def test_the_account_balances_whatever_happens(steps, retain):
+    box, epoch, life, arrived_seq = Outbox("p", 5, retain), 0, 1, 0
+    last_sent, receipts = 0, []
+    for what, number in steps:
+        if what in ("every", "newest"):
+            try:
+                receipts.append(box.put(parcel(number, number), what, epoch, 0.0))
+            except OutboxFullError:
+                assert sum(e.keep == "every" for e in box) == 5
+        elif what == "skip":
+            receipts.append(box.skip(number, epoch, 0.0))
+        elif what in ("send", "ack", "refuse"):
+            entry = box.head()
+            if entry is not None:
+                assert entry.seq == last_sent or entry.seq == last_sent + 1, "numbers grow in the order of sending"
+                last_sent = entry.seq
+                if what == "ack":
+                    assert box.acked(entry.seq)
+                    arrived_seq = entry.seq
+                if what == "refuse":
+                    assert box.refused(entry.seq, "x")
+        elif what == "reconnect":
+            box.resume(1, (1, arrived_seq), life, 0, epoch)
+        elif what == "restart":
+            life, arrived_seq = life + 1, 0
+            box.resume(1, (0, 0), life, number, epoch)
+        elif what == "withdraw":
+            box.withdraw(number)
+        else:
+            epoch += 1
+            box.forget_epochs(epoch)
+        assert box.tally.balanced, (what, box.tally)
+        assert box.tally.pending == len(list(box))
+    assert sum(r.outcome == "pending" for r in receipts) <= box.tally.pending
+
+
+def test_what_arrived_without_an_answer_is_not_sent_again():
+    box = Outbox("p", 5, 0)
+    first, second = box.put(parcel(1), "every", 0, 0.0), box.put(parcel(2), "every", 0, 0.0)
+    box.head()
+    box.resume(7, (7, 1), 1, 0, 0)
+    assert (first.outcome, second.outcome) == ("acked", "pending")
+    assert box.head().round == 2
+
+
+def test_a_restarted_receiver_gets_retained_rounds_before_new_ones():
+    box = Outbox("p", 9, retain=3)
+    box.resume(1, (0, 0), 1, 0, 0)
+    for round in (1, 2, 3, 4):
+        box.put(parcel(round), "every", 0, 0.0)
+        box.acked(box.head().seq)
+    box.put(parcel(5), "every", 0, 0.0)
+    box.head()
+    box.resume(1, (0, 0), 2, 3, 0)
+    rounds = []
+    while (entry := box.head()) is not None:
+        rounds.append((entry.round, entry.seq))
+        box.acked(entry.seq)
+    assert [round for round, _ in rounds] == [3, 4, 5]
+    assert [seq for _, seq in rounds] == sorted(seq for _, seq in rounds)
+    assert box.tally.balanced
+
+
+def test_newest_replaces_only_what_is_not_on_its_way():
+    box = Outbox("p", 5, 0)
+    sent = box.put(parcel(1), "newest", 0, 0.0)
+    box.head()
+    waiting = box.put(parcel(2), "newest", 0, 0.0)
+    other = box.put(parcel(2, channel=1), "newest", 0, 0.0)
+    box.put(parcel(3), "newest", 0, 0.0)
+    assert (sent.outcome, waiting.outcome, other.outcome) == ("pending", "superseded", "pending")
+
+
+def test_a_full_outbox_says_so_and_changes_nothing():
+    box = Outbox("p", 1, 0)
+    box.put(parcel(1), "every", 0, 0.0)
+    with pytest.raises(OutboxFullError, match="keep='newest'"):
+        box.put(parcel(2), "every", 0, 0.0)
+    assert box.tally.created == 1
+
+
+ORDERS = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 6), st.integers(1, 5)), max_size=40)
+
+
+@given(ORDERS)
+def test_an_inbox_applies_at_most_once_and_in_order(orders):
+    box, applied = Inbox("p"), []
+    for incarnation, seq, round in orders:
+        if box.deliver(arrived(round, incarnation, seq), "every", 0) != "duplicate":
+            applied.append((incarnation, seq))
+    assert applied == sorted(set(applied))
+
+
+def test_rounds_are_taken_once_and_in_order():
+    box = Inbox("p")
+    box.deliver(arrived(1, 1, 1), "every", 0)
+    box.deliver(arrived(3, 1, 2), "every", 0)
+    assert box.look(1, 0).round == 1
+    assert box.look(2, 0) == Skipped(2), "round 3 is here, so round 2 is not coming"
+    assert box.look(4, 0) is None
+    assert box.pass_by(2, 0) == 1, "round 1 lay there and was passed by"
+    assert box.look(1, 0) is None
+    assert box.deliver(arrived(2, 1, 3), "every", 0) == "stale"
+    assert box.newest(0).seq == 3, "what is stale for a round may still be the newest"
+    assert len(box) == 1
+
+
+def test_a_restarted_sender_may_go_back_behind_its_promise():
+    box = Inbox("p")
+    box.skip(9, 0, (1, 1), 0)
+    assert box.look(5, 0) == Skipped(5)
+    box.deliver(arrived(4, 2, 1), "every", 0)
+    assert box.look(5, 0) is None
+
+
+def test_other_epochs_are_refused():
+    box = Inbox("p")
+    for epoch, why in ((1, "stale_epoch"), (3, "epoch_ahead")):
+        with pytest.raises(RefusedError, match=why):
+            box.deliver(arrived(1, 1, 1, epoch=epoch), "every", 2)
+    assert box.last == (0, 0)
+
+
+@given(st.integers(0, 300_000), st.sampled_from([np.nan, np.inf, -np.inf]))
+def test_one_bad_number_anywhere_is_found(place, bad):
+    body = np.ones(300_001, np.float32)
+    judge_values(body, largest_norm=548.0)
+    body[place] = bad
+    with pytest.raises(RefusedError, match="not_finite"):
+        judge_values(body)
+
+
+def test_large_finite_numbers_are_judged_by_their_norm_only():
+    body = np.full(3, 3e38, np.float32)
+    judge_values(body)
+    judge_values(body, largest_norm=1e39)
+    with pytest.raises(RefusedError, match="norm"):
+        judge_values(body, largest_norm=5e38)

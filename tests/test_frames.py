@@ -1,0 +1,161 @@
+"""Frames: what is written is read; whatever else comes is refused in one way, cheaply."""
+
+import random
+import resource
+import struct
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peerloom.transport.frames import PREFIX_LENGTH, FrameError, Kind, decode, encode, read_prefix
+
+SAMPLES = {
+    Kind.HELLO: {"versions": [1, 1], "run": "r", "agreement": "a", "roster": "h", "roster_version": 3, "incarnation": 2},
+    Kind.HELLO_OK: {"incarnation": 1, "last": [1, 9], "want": 4, "roster_version": 3},
+    Kind.DATA: {
+        "channel": 0,
+        "round": 3,
+        "turn": 0,
+        "dtype": "float32",
+        "keep": "every",
+        "epoch": 0,
+        "incarnation": 1,
+        "seq": 7,
+    },
+    Kind.SKIP: {"round": 3, "epoch": 0, "incarnation": 1, "seq": 7},
+    Kind.ACK: {"seq": 7, "result": "applied"},
+    Kind.REFUSE: {"seq": 7, "why": "not_finite"},
+    Kind.PING: {"stamp": 2**62},
+    Kind.PONG: {"stamp": 0},
+    Kind.PROGRESS: {"received": 5},
+    Kind.BYE: {"why": "stopped"},
+    Kind.ROSTER: {"want": True},
+    Kind.JOIN: {},
+}
+BODY = np.arange(100, dtype="<f4").tobytes()
+
+
+def whole(kind, header=None, body=None):
+    body = (BODY if kind in (Kind.DATA, Kind.ROSTER, Kind.JOIN) else b"") if body is None else body
+    return encode(kind, SAMPLES[kind] if header is None else header, body) + body
+
+
+def test_the_prefix_has_28_bytes():
+    assert PREFIX_LENGTH == 28
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_what_is_written_is_read(kind):
+    found, header, body = decode(whole(kind))
+    assert (found, header) == (kind, SAMPLES[kind])
+    assert body == (BODY if kind in (Kind.DATA, Kind.ROSTER, Kind.JOIN) else b"")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if SAMPLES[kind]])
+def test_schemas_are_closed(kind):
+    fields = SAMPLES[kind]
+    for name in fields:
+        for bad in (
+            {**fields, name: None},
+            {**fields, name: -1},
+            {**fields, name: 1.5},
+            {k: fields[k] for k in fields if k != name},
+        ):
+            with pytest.raises(FrameError, match="bad_header"):
+                decode(whole(kind, bad))
+    with pytest.raises(FrameError, match="bad_header"):
+        decode(whole(kind, {**fields, "more": 1}))
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "reason"),
+    [
+        (0, b"XXXX", "not_a_frame"),
+        (4, b"\x02", "protocol_version"),
+        (5, b"\x63", "unknown_kind"),
+        (6, b"\x00\x01", "unknown_kind"),
+        (8, struct.pack("!I", 4097), "oversized"),
+        (12, struct.pack("!Q", 2**63), "oversized"),
+        (20, b"\x00" * 8, "checksum"),
+    ],
+)
+def test_a_changed_prefix_is_named(at, value, reason):
+    frame = bytearray(whole(Kind.DATA))
+    frame[at : at + len(value)] = value
+    with pytest.raises(FrameError) as caught:
+        decode(bytes(frame))
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.DATA, Kind.ROSTER, Kind.JOIN)])
+def test_control_frames_have_no_body(kind):
+    with pytest.raises(FrameError, match="oversized"):
+        decode(whole(kind, body=b"x"))
+
+
+def test_lengths_are_judged_before_memory_is_taken():
+    prefix = struct.pack("!4sBBHIQQ", b"PLM1", 1, Kind.ROSTER, 0, 10, 2**40, 0)
+    with pytest.raises(FrameError, match="oversized"):
+        read_prefix(prefix)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused_in_one_way(data):
+    with pytest.raises(FrameError):
+        decode(data)
+
+
+@given(
+    st.sampled_from(list(Kind)),
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**63), 2**64 - 1)
+        | st.floats()
+        | st.text(max_size=200)
+        | st.binary(max_size=200),
+        lambda inner: (
+            st.lists(inner, max_size=20) | st.dictionaries(st.text(max_size=5) | st.integers(0, 9), inner, max_size=20)
+        ),
+        max_leaves=30,
+    ),
+)
+def test_any_header_is_refused_in_one_way(kind, header):
+    if header == SAMPLES[kind] or (kind is Kind.JOIN and header == {}):
+        return
+    packed = msgpack.packb(header)[:4096]
+    frame = struct.pack("!4sBBHIQQ", b"PLM1", 1, kind, 0, len(packed), 0, 0) + packed
+    with pytest.raises(FrameError):
+        decode(frame)
+
+
+def test_ten_thousand_hostile_frames():
+    """True frames with bytes changed, cut and repeated, and headers of random msgpack: refused or read, and nothing else."""
+    draws = random.Random(5)
+    originals = [whole(kind) for kind in Kind]
+    before, read = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0
+    for _ in range(10_000):
+        frame = bytearray(draws.choice(originals))
+        for _ in range(draws.randrange(1, 6)):
+            place = draws.randrange(len(frame))
+            match draws.randrange(4):
+                case 0:
+                    frame[place] ^= 1 << draws.randrange(8)
+                case 1:
+                    del frame[place:]
+                case 2:
+                    frame[place:place] = draws.randbytes(draws.randrange(1, 40))
+                case _:
+                    frame[place : place + 8] = draws.randbytes(8)
+            frame = frame or bytearray(b"P")
+        try:
+            decode(bytes(frame))
+            read += 1
+        except FrameError:
+            pass
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 50_000, "kilobytes"
+    assert read < 100, "the checksum let changed frames through"
