@@ -1,5 +1,6 @@
 """Small federations for the tests of the transport: identities, rosters, endpoints on loopback, and a man in the middle."""
 
+import atexit
 import functools
 import random
 import shutil
@@ -10,8 +11,11 @@ import time
 from pathlib import Path
 
 import numpy as np
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from peerloom.transport import Channel, Endpoint, Identity, Link, Member, Parcel, Roster, RunIdentity, Settings
+from peerloom.transport.identity import self_signed
 
 LENGTH = 10
 RUN = RunIdentity("run-1", "spec-1", {0: Channel("float64", (LENGTH,)), 1: Channel("float32", (LENGTH, 20_000))})
@@ -20,15 +24,15 @@ QUICK = Settings(heartbeat=0.1, dead=1.5, backoff=(0.02, 0.1), wait=1.0, late=0.
 
 @functools.cache
 def identity(number):
-    """Keys are made once for all tests; each has a folder of its own."""
+    """Made once for all tests, and always the same key: ids decide the order of peers, so failures can be repeated."""
     folder = Path(tempfile.mkdtemp(prefix="peerloom-test-"))
-    return Identity.create(folder / f"peer-{number}")
-
-
-def remove_identities():
-    for number in range(16):
-        if identity.cache_info().currsize:
-            shutil.rmtree(identity(number).folder.parent, ignore_errors=True)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    key = ec.derive_private_key(1000 + number, ec.SECP256R1())
+    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "identity.key").touch(0o600)
+    (folder / "identity.key").write_bytes(secret)
+    (folder / "identity.crt").write_bytes(self_signed(key))
+    return Identity.load(folder)
 
 
 def free_ports(count):

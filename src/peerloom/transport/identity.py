@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from ..errors import PeerError
 from .files import refuse_loose_permissions, write_whole
 
-__all__ = ["Identity", "certificate_id", "certificate_verifies", "read_id", "short_id", "spelled_id"]
+__all__ = ["Identity", "certificate_id", "certificate_verifies", "read_id", "self_signed", "short_id", "spelled_id"]
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _KEY, _CERTIFICATE = "identity.key", "identity.crt"
@@ -48,7 +48,7 @@ class Identity:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         write_whole(folder / _KEY, secret, 0o600)
-        write_whole(folder / _CERTIFICATE, _self_signed(key))
+        write_whole(folder / _CERTIFICATE, self_signed(key))
         return cls.load(folder)
 
     @classmethod
@@ -157,7 +157,8 @@ def _check(quarter: str) -> str:
     return _ALPHABET[-total % 32]
 
 
-def _self_signed(key: ec.EllipticCurvePrivateKey) -> bytes:
+def self_signed(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A certificate over this key that names nobody but its id; ten years, for both ends of TLS."""
     now = datetime.datetime.now(datetime.UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"peerloom {short_id(_id_of(key.public_key()))}")])
     usage = dict.fromkeys(

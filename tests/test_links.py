@@ -1,0 +1,546 @@
+"""Real TLS links on loopback: order and once over broken connections, and every stranger refused for the right reason."""
+
+import socket
+import ssl
+import struct
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from federation import QUICK, RUN, Middle, endpoint, federation, free_ports, identity, parcel, until
+
+from peerloom.errors import ConfigError, PeerError
+from peerloom.transport import Channel, Parcel, Roster, Skipped, Wanted
+from peerloom.transport.failpoints import arm
+from peerloom.transport.frames import VERSION, FrameError, Kind, encode
+from peerloom.transport.stream import Stream
+from peerloom.transport.tls import ALPN, client_context
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    before = threading.active_count()
+    yield
+    arm("")
+    assert until(lambda: threading.active_count() <= before + 2), [thread.name for thread in threading.enumerate()]
+
+
+@pytest.fixture
+def ports():
+    return free_ports(3)
+
+
+@pytest.fixture
+def pair(tmp_path, ports):
+    roster = federation(2, [(0, 1), (1, 0)], ports)
+    with endpoint(0, roster, tmp_path, ports[0]) as a, endpoint(1, roster, tmp_path, ports[1]) as b:
+        yield a, b
+
+
+def outgoing(post):
+    return next(link for link in post.links() if link.direction == "out")
+
+
+def incoming(post):
+    return next(link for link in post.links() if link.direction == "in")
+
+
+# -- the good case
+
+
+def test_rounds_between_two_peers(pair):
+    a, b = pair
+    for round in range(1, 30):
+        a.send(b.me, parcel(round))
+        b.send(a.me, parcel(round, value=-round))
+        assert (a.take(b.me, round, 0, 5.0).body == -round).all()
+        got = b.take(a.me, round, 0, 5.0)
+        assert (got.body == round).all()
+        assert got.peer == a.me
+        assert not got.body.flags.writeable
+    assert a.settle(None, 5.0)
+    tally = outgoing(a).tally
+    assert (tally.created, tally.acked, tally.balanced) == (29, 29, True)
+    assert incoming(b).frames["applied"] == 29
+    assert until(lambda: outgoing(a).rtt is not None and outgoing(a).rtt < 0.5)
+
+
+def test_large_parcels_of_every_agreed_length(pair):
+    a, b = pair
+    for round, length in ((1, 20_000), (2, 10)):
+        body = np.random.default_rng(round).normal(size=length).astype(np.float32)
+        a.send(b.me, Parcel(1, round, 0, body))
+        got = b.take(a.me, round, 0, 5.0)
+        np.testing.assert_array_equal(got.body, body)
+        assert got.dtype == "float32"
+
+
+def test_the_caller_may_change_its_array_at_once(pair):
+    a, b = pair
+    body = np.ones(10)
+    a.send(b.me, Parcel(0, 1, 0, body))
+    body[:] = 7
+    assert (b.take(a.me, 1, 0, 5.0).body == 1).all()
+
+
+def test_what_was_not_agreed_is_not_even_queued(pair):
+    a, b = pair
+    for bad in (Parcel(9, 1, 0, np.ones(10)), Parcel(0, 1, 0, np.ones(11)), Parcel(0, 1, 0, np.ones(10, np.float32))):
+        with pytest.raises(ConfigError, match="Channel"):
+            a.send(b.me, bad)
+    with pytest.raises(ConfigError, match="one float32 or float64 vector"):
+        a.send(b.me, Parcel(0, 1, 0, np.ones((2, 5))))
+    with pytest.raises(PeerError, match="no link"):
+        a.send(a.me, parcel(1))
+    assert outgoing(a).tally.created == 0
+
+
+def test_taking_many_waits_for_all_without_polling(pair):
+    a, b = pair
+    timer = threading.Timer(0.2, lambda: b.send(a.me, parcel(1)))
+    timer.start()
+    before = time.process_time()
+    got = a.take_all([Wanted(b.me, 1, 0)], 5.0)
+    assert got[Wanted(b.me, 1, 0)].round == 1
+    assert time.process_time() - before < 0.15
+    timer.join()
+
+
+def test_skips_and_lateness(pair):
+    a, b = pair
+    a.skip(4)
+    assert b.take(a.me, 2, 0, 5.0) == Skipped(2)
+    begin = time.monotonic()
+    assert b.take(a.me, 5, 0, 0.2) is None
+    assert 0.15 < time.monotonic() - begin < 1.0
+    a.send(b.me, parcel(5))
+    a.settle(None, 5.0)
+    assert incoming(b).frames["stale"] == 1
+    assert b.newest(a.me, 0).round == 5
+
+
+def test_asynchronous_peers_see_the_newest(pair):
+    a, b = pair
+    seen = 0
+    for round in range(1, 200):
+        a.send(b.me, parcel(round), keep="newest")
+    while b.newest(a.me, 0) is None or b.newest(a.me, 0).round < 199:
+        now = b.wait_news(seen, 5.0)
+        assert now > seen
+        seen = now
+    a.settle(None, 5.0)
+    tally = outgoing(a).tally
+    assert tally.balanced
+    assert tally.created == 199
+    assert tally.superseded > 0
+
+
+# -- broken connections
+
+
+def through_middle(tmp_path, ports, **faults):
+    """peer-0 reaches peer-1 through somebody who changes bytes and cuts connections."""
+    middle = Middle(ports[1], **faults)
+    roster = federation(2, [(0, 1)], [ports[0], middle.port])
+    return middle, endpoint(0, roster, tmp_path, ports[0]), endpoint(1, roster, tmp_path, ports[1])
+
+
+def test_flipped_bytes_and_cuts_change_nothing(tmp_path, ports):
+    middle, a, b = through_middle(tmp_path, ports, flip=0.03, cut=0.03, seed=2)
+    rounds, ahead = 120, 12
+    with a, b:
+        for round in range(1, rounds + 1 + ahead):
+            if round <= rounds:
+                a.send(b.me, parcel(round, channel=1))
+            if round > ahead:
+                got = b.take(a.me, round - ahead, 0, 20.0)
+                assert got.round == round - ahead
+                assert (got.body == got.round).all()
+        assert a.settle(None, 5.0)
+        link = outgoing(a)
+        assert (link.tally.acked, link.tally.created, link.tally.balanced) == (rounds, rounds, True)
+        assert incoming(b).frames["applied"] == rounds
+        assert middle.flips >= 5
+        assert middle.cuts >= 5
+        assert sum(link.reconnects.values()) >= (middle.flips + middle.cuts) / 2
+    middle.close()
+
+
+def test_a_silent_link_is_found_dead_and_comes_back(tmp_path, ports):
+    middle, a, b = through_middle(tmp_path, ports)
+    with a, b:
+        a.send(b.me, parcel(1))
+        assert b.take(a.me, 1, 0, 5.0).round == 1
+        middle.blocked = True
+        begin = time.monotonic()
+        a.send(b.me, parcel(2))
+        assert until(lambda: not outgoing(a).up, QUICK.dead + 1.0)
+        assert time.monotonic() - begin < QUICK.dead + 0.5
+        middle.blocked = False
+        begin = time.monotonic()
+        assert b.take(a.me, 2, 0, 5.0).round == 2
+        assert time.monotonic() - begin < 2.0
+    middle.close()
+
+
+def test_a_replayed_session_is_worth_nothing(tmp_path, ports):
+    middle, a, b = through_middle(tmp_path, ports)
+    with a, b:
+        a.send(b.me, parcel(1))
+        assert b.take(a.me, 1, 0, 5.0).round == 1
+        applied = dict(incoming(b).frames)
+        with socket.create_connection(("127.0.0.1", ports[1])) as thief:
+            for data in list(middle.recorded):
+                thief.sendall(data)
+            assert until(lambda: sum(b.refusals().values()) == 1)
+        assert dict(incoming(b).frames) == applied
+    middle.close()
+
+
+@pytest.mark.parametrize(
+    "point", ["before_send", "mid_body", "after_send_before_ack", "after_apply_before_ack", "before_apply"]
+)
+def test_failures_at_every_point_are_survived(point, pair):
+    a, b = pair
+    arm(f"{point}=raise@2")
+    for round in range(1, 5):
+        a.send(b.me, parcel(round, channel=1))
+        assert b.take(a.me, round, 0, 5.0).round == round
+    assert a.settle(None, 5.0)
+    assert incoming(b).frames["applied"] == 4
+    assert sum(outgoing(a).reconnects.values()) >= 1
+    assert outgoing(a).tally.acked == 4
+
+
+def test_slow_is_not_dead(tmp_path, ports):
+    """A transfer that takes longer than `dead` but advances is left alone."""
+    run = replace(RUN, channels={0: Channel("float64", (2_000_000,))})
+    roster = federation(2, [(0, 1)], ports)
+    settings = replace(QUICK, dead=0.5)
+    with (
+        endpoint(0, roster, tmp_path, ports[0], run, settings) as a,
+        endpoint(1, roster, tmp_path, ports[1], run, settings) as b,
+    ):
+        original = Stream._fill
+
+        def dripping(self, into):
+            if len(into) > 100_000:
+                time.sleep(0.02)
+            original(self, into)
+
+        Stream._fill = dripping
+        try:
+            begin = time.monotonic()
+            a.send(b.me, Parcel(0, 1, 0, np.ones(2_000_000)))
+            assert b.take(a.me, 1, 0, 20.0) is not None
+            assert time.monotonic() - begin > 2 * settings.dead
+        finally:
+            Stream._fill = original
+        assert not outgoing(a).reconnects or set(outgoing(a).reconnects) == {"nobody_listens"}
+
+
+# -- strangers
+
+
+def refused(post, reason):
+    return until(lambda: post.refusals().get(reason, 0) > 0, 4.0)
+
+
+def dial(port, context, speak=lambda sock: None):
+    with socket.create_connection(("127.0.0.1", port), timeout=3) as raw:
+        try:
+            with context.wrap_socket(raw, server_hostname="peer") as sock:
+                speak(sock)
+                return sock.recv(100)
+        except OSError:
+            return b""
+
+
+def open_context():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols([ALPN])
+    return context
+
+
+def test_a_wrong_key_is_refused(pair):
+    _, b = pair
+    context = open_context()
+    context.load_cert_chain(identity(9).certificate_file, identity(9).key_file)
+    assert dial(b.port, context) == b""
+    assert refused(b, "unknown_certificate")
+
+
+def test_no_certificate_is_refused(pair):
+    _, b = pair
+    assert dial(b.port, open_context()) == b""
+    assert refused(b, "no_certificate")
+
+
+def test_plain_text_is_refused(pair):
+    _, b = pair
+    with socket.create_connection(("127.0.0.1", b.port), timeout=3) as raw:
+        raw.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert refused(b, "plain_text")
+
+
+def test_our_own_frames_in_plain_text_are_refused(pair):
+    _, b = pair
+    with socket.create_connection(("127.0.0.1", b.port), timeout=3) as raw:
+        raw.sendall(encode(Kind.PING, {"stamp": 1}))
+        assert refused(b, "plain_text")
+
+
+def test_older_tls_is_refused(pair):
+    _, b = pair
+    context = open_context()
+    context.load_cert_chain(identity(0).certificate_file, identity(0).key_file)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    assert dial(b.port, context) == b""
+    assert refused(b, "old_tls")
+
+
+def test_another_protocol_is_refused(pair):
+    _, b = pair
+    context = open_context()
+    context.set_alpn_protocols(["h2"])
+    context.load_cert_chain(identity(0).certificate_file, identity(0).key_file)
+    assert dial(b.port, context) == b""
+    assert refused(b, "wrong_protocol")
+
+
+def test_a_wrong_server_is_not_spoken_to(tmp_path, ports):
+    """peer-2 answers where peer-1 should: it is a member, and still not the one."""
+    roster = federation(3, [(0, 1)], [ports[0], ports[2], ports[2]])
+    with endpoint(0, roster, tmp_path, ports[0]) as a, endpoint(2, roster, tmp_path, ports[2]):
+        a.send(roster.members[1].id, parcel(1))
+        assert until(lambda: outgoing(a).reconnects.get("wrong_peer"))
+        assert outgoing(a).tally.pending == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"run_id": "run-2"}, "wrong_run"),
+        ({"spec_hash": "spec-2"}, "wrong_spec"),
+        ({"channels": {0: Channel("float64", (11,))}}, "wrong_spec"),
+    ],
+)
+def test_another_run_or_model_is_refused(changes, reason, tmp_path, ports):
+    roster = federation(2, [(0, 1)], ports)
+    other = replace(RUN, **changes)
+    with endpoint(0, roster, tmp_path, ports[0], other) as a, endpoint(1, roster, tmp_path, ports[1]) as b:
+        assert refused(b, reason)
+        assert until(lambda: a.refusals().get(f"by_peer_{reason}"))
+        assert not outgoing(a).up
+
+
+def test_a_forked_roster_is_refused_loudly(tmp_path, ports):
+    one, other = federation(2, [(0, 1)], ports), federation(2, [(0, 1)], ports, spec="other")
+    events = []
+    with endpoint(0, one, tmp_path, ports[0]), endpoint(1, other, tmp_path, ports[1], on_event=events.append) as b:
+        assert refused(b, "roster_fork")
+    assert any(event.kind == "alarm" and "roster fork" in event.text for event in events)
+
+
+# -- hostile members: right key, wrong bytes
+
+
+class Member:
+    """Speaks the protocol by hand, with a true key."""
+
+    def __init__(self, number, roster, port):
+        self.raw = socket.create_connection(("127.0.0.1", port), timeout=3)
+        self.sock = client_context(identity(number), roster).wrap_socket(self.raw, server_hostname="peer")
+        self.stream = Stream(self.sock, 3.0)
+        hello = {"versions": [VERSION, VERSION], "run": RUN.run_id, "agreement": RUN.agreement, "incarnation": 5}
+        self.stream.send(Kind.HELLO, {**hello, "roster": roster.hash, "roster_version": roster.version})
+        try:
+            self.stream.reply(Kind.HELLO_OK)
+        except FrameError:
+            self.close()
+            raise
+        self.seq = 0
+
+    def data(self, body, **changes):
+        self.seq += 1
+        header = {"channel": 0, "round": self.seq, "turn": 0, "dtype": "float64", "keep": "every", "epoch": 0}
+        self.stream.send(Kind.DATA, {**header, "incarnation": 5, "seq": self.seq, **changes}, body)
+        return self.stream.reply(Kind.ACK, Kind.REFUSE)
+
+    def close(self):
+        self.sock.close()
+
+
+@pytest.fixture
+def hostile(tmp_path, ports):
+    roster = federation(2, [(0, 1)], ports)
+    with endpoint(1, roster, tmp_path, ports[1], settings=replace(QUICK, largest_norm=1e6)) as b:
+        member = Member(0, roster, ports[1])
+        yield member, b
+        member.close()
+
+
+GOOD = np.ones(10).tobytes()
+
+
+def test_a_member_without_a_link_is_refused(tmp_path, ports):
+    roster = federation(2, [(1, 0)], ports)
+    with endpoint(1, roster, tmp_path, ports[1]) as b:
+        with pytest.raises(FrameError, match="REFUSE"):
+            Member(0, roster, ports[1])
+        assert refused(b, "not_a_neighbour")
+
+
+@pytest.mark.parametrize(
+    ("body", "changes", "reason"),
+    [
+        (np.array([1.0] * 9 + [np.nan]).tobytes(), {}, "not_finite"),
+        (np.array([1.0] * 9 + [np.inf]).tobytes(), {}, "not_finite"),
+        (np.full(10, 1e6).tobytes(), {}, "norm"),
+        (np.ones(11).tobytes(), {}, "wrong_shape"),
+        (b"", {}, "wrong_shape"),
+        (GOOD, {"dtype": "float32"}, "wrong_shape"),
+        (GOOD, {"channel": 7}, "wrong_shape"),
+        (GOOD, {"epoch": 1}, "epoch_ahead"),
+    ],
+)
+def test_bad_parcels_are_refused_and_good_ones_still_come(body, changes, reason, hostile):
+    member, b = hostile
+    answer = member.data(body, **changes)
+    assert (answer.kind, answer.header["why"]) == (Kind.REFUSE, reason)
+    assert b.refusals()[reason] == 1
+    assert incoming(b).frames[f"refused_{reason}"] == 1
+    assert b.newest(identity(0).id, 0) is None
+    assert member.data(GOOD).header["result"] == "applied"
+
+
+def test_duplicates_are_applied_once(hostile):
+    member, b = hostile
+    assert member.data(GOOD).header["result"] == "applied"
+    assert member.data(GOOD, seq=1).header["result"] == "duplicate"
+    assert incoming(b).frames == {"applied": 1, "duplicate": 1}
+
+
+def test_a_length_that_cannot_be_is_not_allocated(hostile):
+    member, b = hostile
+    good = encode(
+        Kind.DATA,
+        {"channel": 0, "round": 1, "turn": 0, "dtype": "float64", "keep": "every", "epoch": 0, "incarnation": 5, "seq": 1},
+    )
+    lie = good[:12] + struct.pack("!Q", 2**62) + good[20:]
+    member.sock.sendall(lie)
+    assert refused(b, "oversized")
+    assert until(lambda: not incoming(b).up)
+
+
+@pytest.mark.parametrize("kind", [Kind.HELLO_OK, Kind.ACK, Kind.PONG, Kind.PROGRESS])
+def test_frames_out_of_turn_end_the_connection(kind, hostile):
+    from test_frames import SAMPLES
+
+    member, b = hostile
+    member.stream.send(kind, SAMPLES[kind])
+    assert refused(b, "out_of_turn")
+
+
+def test_slow_handshakes_are_ended_and_floods_refused(tmp_path, ports):
+    roster = federation(2, [(0, 1)], ports)
+    settings = replace(QUICK, handshakes=4, handshakes_per_address=4, handshake=0.6)
+    with endpoint(1, roster, tmp_path, ports[1], settings=settings) as b:
+        idle = [socket.create_connection(("127.0.0.1", ports[1])) for _ in range(12)]
+        assert until(lambda: b.refusals().get("handshake_flood", 0) >= 4)
+        assert until(lambda: b.refusals().get("handshake_timeout", 0) >= 4)
+        with endpoint(0, roster, tmp_path, ports[0]) as a:
+            a.send(b.me, parcel(1))
+            assert b.take(a.me, 1, 0, 5.0).round == 1, "who belongs here still gets in"
+        for sock in idle:
+            sock.close()
+
+
+def test_an_older_life_of_a_peer_is_refused(tmp_path, ports):
+    roster = federation(2, [(0, 1)], ports)
+    events = []
+    with endpoint(1, roster, tmp_path, ports[1], on_event=events.append) as b:
+        member = Member(0, roster, ports[1])
+        member.data(GOOD)
+        with endpoint(0, roster, tmp_path, ports[0]) as a:  # its incarnation is 1, the member above claimed 5
+            assert refused(b, "old_incarnation")
+            assert until(lambda: a.refusals().get("by_peer_old_incarnation"))
+        member.close()
+    assert any(event.kind == "alarm" for event in events)
+
+
+# -- rosters while links are open
+
+
+def test_a_new_roster_spreads_and_a_removed_member_is_cut_off_at_once(tmp_path, ports):
+    roster = federation(3, [(0, 1), (2, 1), (1, 0)], ports)
+    ids = [member.id for member in roster.members]
+    with (
+        endpoint(0, roster, tmp_path, ports[0]) as a,
+        endpoint(1, roster, tmp_path, ports[1]) as b,
+        endpoint(2, roster, tmp_path, ports[2]) as c,
+    ):
+        c.send(ids[1], parcel(1))
+        assert b.take(ids[2], 1, 0, 5.0).round == 1
+        without = roster.without_member(identity(0), "peer-2")
+        a.adopt(without)
+        b.adopt(without)
+        assert until(lambda: not outgoing(c).up)
+        c.send(ids[1], parcel(2))
+        assert refused(b, "unknown_certificate")
+        assert outgoing(c).tally.pending == 1
+        assert until(lambda: outgoing(a).up)
+        a.settle([a.send(ids[1], parcel(2))], 5.0)
+        assert b.take(ids[0], 2, 0, 5.0).epoch == 1
+
+
+def test_peers_bring_each_other_the_newer_roster(tmp_path, ports):
+    roster = federation(2, [(0, 1)], ports)
+    newer = roster.amended(identity(0), run="agreed")
+    epoch = newer.amended(identity(0), new_epoch=True)
+    with endpoint(1, roster, tmp_path, ports[1]) as b:
+        with endpoint(0, newer, tmp_path, ports[0]):
+            assert until(lambda: b.roster.version == 2), "same epoch: adopted at once"
+        with endpoint(0, epoch, tmp_path, ports[0]) as a:
+            assert until(lambda: b.offered() is not None)
+            assert b.roster.version == 2
+            waiting = a.send(b.me, parcel(1))
+            assert not a.settle([waiting], 0.3), "held until the other side has adopted the epoch"
+            b.adopt(b.offered())
+            assert a.settle([waiting], 5.0)
+            assert waiting.outcome == "acked"
+    with endpoint(1, roster, tmp_path, ports[1]) as b:
+        assert b.roster.version == 3, "a restart does not go back to an older roster"
+    assert Roster.from_bytes((tmp_path / "state-1" / "roster.json").read_bytes(), roster.founder).version == 3
+
+
+def test_one_process_per_state_folder(tmp_path, ports):
+    roster = federation(2, [(0, 1)], ports)
+    first = endpoint(0, roster, tmp_path, ports[0])
+    with pytest.raises(PeerError, match="in use by another process"):
+        endpoint(0, roster, tmp_path, ports[2])
+    first.close()
+    again = endpoint(0, roster, tmp_path, ports[0])
+    assert (first.incarnation, again.incarnation) == (1, 2)
+    again.close()
+
+
+def test_nothing_unpickles(pair):
+    """An audit hook sees every class that pickle looks up, and every call of exec or eval's compile."""
+    found = []
+    sys.addaudithook(lambda event, args: found.append(event) if event.startswith("pickle.") else None)
+    a, b = pair
+    for round in range(1, 4):
+        a.send(b.me, parcel(round))
+        assert b.take(a.me, round, 0, 5.0).round == round
+    assert found == []
+    import pickle
+
+    pickle.loads(pickle.dumps(struct.Struct))
+    assert found, "the hook sees what it should"
+    found.clear()

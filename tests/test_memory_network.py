@@ -1,0 +1,262 @@
+"""The network in memory: order, once, the ledger, and whole programs, under every fault and from a seed."""
+
+import numpy as np
+import pytest
+from federation import LENGTH, RUN, federation, parcel
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peerloom.errors import PeerError
+from peerloom.transport import (
+    CrashedError,
+    Faults,
+    MemoryNetwork,
+    OutboxFullError,
+    Parcel,
+    Settings,
+    Skipped,
+    Wanted,
+)
+
+PAIR = federation(2, [(0, 1), (1, 0)])
+A, B = (member.id for member in PAIR.members)
+BAD = Faults(loss=0.2, duplicate=0.2, delay=(0.0, 0.08), patience=0.1)
+faults = st.builds(
+    Faults, st.floats(0, 0.5), st.floats(0, 0.5), st.tuples(st.just(0.0), st.floats(0.001, 0.2)), st.just(0.1)
+)
+
+
+def outgoing(endpoint):
+    return next(link for link in endpoint.links() if link.direction == "out")
+
+
+@given(faults, st.integers(0, 2**32))
+def test_every_parcel_arrives_once_and_in_order(bad, seed):
+    network = MemoryNetwork(PAIR, RUN, seed, bad)
+    with network.endpoint(A) as a, network.endpoint(B) as b:
+        receipts = [a.send(B, parcel(round)) for round in range(1, 21)]
+        got = [b.take(A, round, 0, 1000.0) for round in range(1, 21)]
+        assert [p.round for p in got] == list(range(1, 21))
+        assert all((p.body == p.round).all() for p in got)
+        assert [p.seq for p in got] == sorted({p.seq for p in got})
+        assert a.settle(receipts, 1000.0)
+        assert outgoing(a).tally.acked == 20
+        assert outgoing(a).tally.balanced
+
+
+@given(faults, st.integers(0, 2**32))
+def test_the_newest_arrives_and_the_rest_is_counted(bad, seed):
+    network = MemoryNetwork(PAIR, RUN, seed, bad)
+    with network.endpoint(A) as a, network.endpoint(B) as b:
+        for round in range(1, 50):
+            a.send(B, parcel(round), keep="newest")
+            network.pass_time(0.01)
+            assert outgoing(a).tally.balanced
+        assert a.settle(None, 1000.0)
+        assert b.newest(A, 0).round == 49
+        tally = outgoing(a).tally
+        assert (tally.created, tally.pending, tally.refused) == (49, 0, 0)
+        applied = next(link for link in b.links() if link.direction == "in").frames["applied"]
+        assert applied == tally.acked
+
+
+@given(st.integers(0, 2**32), st.lists(st.sampled_from(["send", "crash_sender", "crash_receiver", "time"]), max_size=30))
+def test_crashes_never_double_or_reorder_within_one_life(seed, steps):
+    network = MemoryNetwork(PAIR, RUN, seed, BAD, Settings(retain=4, inbox=100))
+    a, b = network.endpoint(A), network.endpoint(B)
+    a.start()
+    b.start()
+    round = 0
+    for step in steps:
+        if step == "send":
+            round += 1
+            a.send(B, parcel(round))
+        elif step == "crash_sender":
+            a = network.endpoint(A)
+            a.start()
+        elif step == "crash_receiver":
+            b = network.endpoint(B)
+            b.start()
+        else:
+            network.pass_time(0.3)
+        assert outgoing(a).tally.balanced
+    seen = []
+    assert a.settle(None, 1000.0)
+    for number in range(1, round + 1):
+        got = b.take(A, number, 0, 0.0)
+        if isinstance(got, Parcel):
+            seen.append((got.incarnation, got.seq))
+    assert seen == sorted(set(seen))
+
+
+def test_a_restarted_receiver_gets_the_rounds_it_asks_for():
+    network = MemoryNetwork(PAIR, RUN, 1, settings=Settings(retain=3))
+    a, b = network.endpoint(A), network.endpoint(B)
+    a.start()
+    b.start()
+    for round in range(1, 6):
+        a.send(B, parcel(round))
+        assert b.take(A, round, 0, 10.0).round == round
+    a.settle(None, 10.0)
+    b = network.endpoint(B)
+    b.expect(4)
+    b.start()
+    assert [b.take(A, round, 0, 10.0).round for round in (4, 5)] == [4, 5]
+    assert outgoing(a).tally.balanced
+
+
+def test_a_restarted_receiver_gets_the_newest_again():
+    network = MemoryNetwork(PAIR, RUN, 1)
+    a, b = network.endpoint(A), network.endpoint(B)
+    a.start()
+    b.start()
+    a.send(B, parcel(7), keep="newest")
+    a.skip(9)
+    a.settle(None, 10.0)
+    b = network.endpoint(B)
+    b.start()
+    assert b.wait_news(0, 10.0) == 1
+    assert b.newest(A, 0).round == 7
+    assert b.take(A, 8, 0, 10.0) == Skipped(8)
+
+
+def test_taking_wakes_for_a_skip_and_for_a_link_that_is_down():
+    network = MemoryNetwork(PAIR, RUN, 1, settings=Settings(wait=5.0))
+    with network.endpoint(A) as a, network.endpoint(B) as b:
+        a.skip(3)
+        assert b.take(A, 3, 0, 100.0) == Skipped(3)
+        assert network.now < 1
+        before = network.now
+        network.crash(A)
+        assert b.take(A, 4, 0, 100.0) is None
+        assert network.now - before == pytest.approx(5.0)
+
+
+def test_late_is_stale_and_never_taken_twice():
+    network = MemoryNetwork(PAIR, RUN, 1)
+    with network.endpoint(A) as a, network.endpoint(B) as b:
+        assert b.take(A, 1, 0, 0.5) is None
+        a.send(B, parcel(1))
+        a.send(B, parcel(2))
+        assert b.take_all([Wanted(A, 1, 0), Wanted(A, 2, 0)], 5.0)[Wanted(A, 1, 0)] is None
+        assert b.take(A, 2, 0, 0.1) is None, "taken a moment ago"
+        assert next(link for link in b.links() if link.direction == "in").frames["stale"] == 1
+
+
+def test_a_peer_that_runs_ahead_waits():
+    network = MemoryNetwork(PAIR, RUN, 1, settings=Settings(inbox=2, outbox=5))
+    with network.endpoint(A) as a, network.endpoint(B) as b:
+        for round in range(1, 6):
+            a.send(B, parcel(round))
+        network.pass_time(20)
+        assert outgoing(a).tally.pending == 3
+        for round in (6, 7):
+            a.send(B, parcel(round))
+        with pytest.raises(OutboxFullError):
+            a.send(B, parcel(8))
+        assert a.withdraw(B, 5) == 1, "round 4: 3 is on its way, 5 and later stay"
+        assert [type(b.take(A, round, 0, 50.0)).__name__ for round in range(1, 6)] == [*["Parcel"] * 3, "Skipped", "Parcel"]
+
+
+def test_a_removed_member_is_cut_off_and_epochs_separate():
+    from federation import identity
+
+    three = federation(3, [(0, 1), (2, 1), (1, 2)])
+    ids = [member.id for member in three.members]
+    network = MemoryNetwork(three, RUN, 1)
+    b = network.endpoint(ids[1])
+    c = network.endpoint(ids[2])
+    a = network.endpoint(ids[0])
+    for endpoint in (a, b, c):
+        endpoint.start()
+    c.send(ids[1], parcel(1))
+    assert b.take(ids[2], 1, 0, 5.0).round == 1
+    without = three.without_member(identity(0), "peer-2")
+    b.adopt(without)
+    c.send(ids[1], parcel(2))
+    assert not c.settle(None, 5.0)
+    with pytest.raises(PeerError, match="no link"):
+        b.send(ids[2], parcel(2))
+    late = a.send(ids[1], parcel(2))
+    assert a.settle([late], 5.0)
+    assert (late.outcome, late.reason) == ("refused", "stale_epoch")
+    a.adopt(without)
+    assert a.settle([a.send(ids[1], parcel(3))], 5.0)
+    assert b.take(ids[0], 3, 0, 5.0).epoch == 1
+    with pytest.raises(PeerError, match="not newer"):
+        a.adopt(three)
+
+
+RING = federation(4, [(i, j) for i in range(4) for j in ((i + 1) % 4, (i - 1) % 4)])
+IDS = [member.id for member in RING.members]
+ROUNDS = 8
+
+
+def start(peer):
+    return np.full(LENGTH, float(IDS.index(peer)))
+
+
+def averaging(done):
+    """A synchronous engine in small: mean of oneself and two neighbours; `done` is its checkpoint, which crashes survive."""
+
+    def program(post):
+        round, x, before = done.get(post.me, (0, start(post.me), None))
+        post.expect(round + 1)
+        if before is not None:  # both ends of a link may have crashed: then nobody else has this round any more
+            for target in post.roster.targets(post.me):
+                post.send(target, Parcel(0, round, 0, before))
+        sources = post.roster.sources(post.me)
+        while round < ROUNDS:
+            round += 1
+            for target in post.roster.targets(post.me):
+                post.send(target, Parcel(0, round, 0, x))
+            got = post.take_all([Wanted(peer, round, 0) for peer in sources], 1000.0)
+            before, x = x, (x + sum(letter.body for letter in got.values())) / 3
+            done[post.me] = (round, x, before)
+        post.settle(None, 5.0)
+        return x
+
+    return program
+
+
+def expected():
+    values = {peer: start(peer) for peer in IDS}
+    for _ in range(ROUNDS):
+        values = {peer: (values[peer] + sum(values[source] for source in RING.sources(peer))) / 3 for peer in IDS}
+    return values
+
+
+@given(st.integers(0, 2**32), st.booleans())
+def test_programs_compute_the_same_whatever_the_network_does(seed, crash):
+    settings = Settings(retain=2, wait=1e6, late=1e6)
+    network = MemoryNetwork(RING, RUN, seed, BAD, settings)
+    crashes = [(0.3, IDS[1], 0.4), (0.9, IDS[2], 0.2), (0.9, IDS[1], 0.2)] if crash else []
+    done = {}
+    results = network.run({peer: averaging(done) for peer in IDS}, crashes)
+    for peer, value in expected().items():
+        np.testing.assert_allclose(results[peer], value, rtol=1e-12)
+
+
+def test_the_same_seed_gives_the_same_history():
+    def trace(seed):
+        lines = []
+        network = MemoryNetwork(
+            RING, RUN, seed, BAD, Settings(retain=2), on_event=lambda event: lines.append((network.now, event))
+        )
+        network.run({peer: averaging({}) for peer in IDS}, [(0.2, IDS[0], 0.1)])
+        return lines
+
+    assert trace(3) == trace(3)
+    assert trace(3) != trace(4)
+
+
+def test_an_error_of_a_program_reaches_the_caller():
+    network = MemoryNetwork(PAIR, RUN, 1)
+
+    def broken(post):
+        post.take(B, 1, 0, 1.0)
+        raise ValueError("as planned")
+
+    with pytest.raises(ValueError, match="as planned"):
+        network.run({A: broken, B: lambda post: post.take(A, 1, 0, 1.0)})
+    assert issubclass(CrashedError, PeerError)
