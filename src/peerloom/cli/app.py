@@ -18,7 +18,7 @@ __all__ = ["main"]
 
 app = typer.Typer(
     help="Decentralized federated learning: many peers, private data, one model, no server.",
-    epilog="Exit codes: 0 done, 2 wrong usage or configuration, 3 diverged, 4 data missing, 130 interrupted.",
+    epilog="Exit codes: 0 done, 2 wrong usage or configuration, 3 diverged, 4 data missing, 5 peer or network, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -136,6 +136,12 @@ def bench(
     show(document, benchmark.render(document), as_json)
 
 
+def _add_groups() -> None:
+    from .peer import peer_app
+
+    app.add_typer(peer_app, name="peer")
+
+
 def show(document: Any, text: Any, as_json: bool) -> None:
     """The answer of a command: for machines, or for people."""
     if as_json:
@@ -154,6 +160,7 @@ def main() -> None:
         else:
             before(message, category, *place, **more)
 
+    _add_groups()
     before, warnings.showwarning = warnings.showwarning, tell
     try:
         app()

@@ -15,9 +15,14 @@ with Endpoint(identity, roster, run, state_dir, listen=("0.0.0.0", 7400)) as pos
 ```
 """
 
+from .checker import check_histories
+from .desk import JoinDesk, join_online
 from .endpoint import Endpoint
 from .history import History, read_history
+from .home import Home
 from .identity import Identity, read_id, short_id, spelled_id
+from .invitations import Invitation, InvitationBook, join_request
+from .kit import Kit, read_kit, write_kit
 from .memory import CrashedError, Faults, MemoryNetwork
 from .roster import Link, Member, Roster, RosterBook
 from .sums import Flow, Inflow, Outflow
@@ -45,9 +50,14 @@ __all__ = [
     "Faults",
     "Flow",
     "History",
+    "Home",
     "Identity",
     "Inflow",
+    "Invitation",
+    "InvitationBook",
+    "JoinDesk",
     "Keep",
+    "Kit",
     "Link",
     "LinkState",
     "Member",
@@ -64,8 +74,13 @@ __all__ = [
     "Skipped",
     "Tally",
     "Wanted",
+    "check_histories",
+    "join_online",
+    "join_request",
     "read_history",
     "read_id",
+    "read_kit",
     "short_id",
     "spelled_id",
+    "write_kit",
 ]

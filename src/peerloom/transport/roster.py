@@ -17,7 +17,7 @@ from ..errors import PeerError, nearest
 from .files import write_whole
 from .identity import Identity, certificate_id, certificate_verifies, short_id
 
-__all__ = ["LARGEST_ROSTER", "Link", "Member", "Roster", "RosterBook", "parse_address"]
+__all__ = ["LARGEST_ROSTER", "Link", "Member", "Roster", "RosterBook", "check_name", "parse_address"]
 
 LARGEST_ROSTER = 4 << 20  # bytes: some 3000 members with their certificates
 _FORMAT = 1
@@ -139,6 +139,10 @@ class Roster:
             new_epoch=True,
         )
 
+    def with_links(self, identity: Identity, links: Iterable[Link]) -> Roster:
+        """The next version with these links in place of the old ones, in a new epoch."""
+        return self.amended(identity, links=tuple(links), new_epoch=True)
+
     def signed(self, identity: Identity) -> Roster:
         """This roster with the founder's signature."""
         if identity.id != self.founder:
@@ -234,8 +238,8 @@ class Roster:
 
     def _check(self) -> None:
         names = [member.name for member in self.members]
-        if any(not isinstance(name, str) or not _NAME.fullmatch(name) for name in names):
-            raise PeerError(f"Names of members are lower-case letters, digits, dots and dashes; found {names}.")
+        for name in names:
+            check_name(name)
         if len(self._by_id) < len(names) or len(self._by_name) < len(names):
             raise PeerError(f"Every member of a roster needs a name and a key of its own; found {names}.")
         for member in self.members:
@@ -257,6 +261,12 @@ def _whole(value: object) -> int:
     if type(value) is not int or value < 0:
         raise ValueError(f"{value!r} is no count")
     return value
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that cannot stand in a roster, a log or the name of a file."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise PeerError(f"'{name}' cannot name a member. Use lower-case letters, digits, dots and dashes, at most 63.")
 
 
 def parse_address(text: str) -> tuple[str, int]:

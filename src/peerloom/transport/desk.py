@@ -1,0 +1,112 @@
+"""Joining over the network: the founder opens a desk for a while, the newcomer comes once. The founder's key is pinned."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable
+
+from ..errors import PeerError
+from .frames import FrameError, Kind
+from .identity import Identity, certificate_id
+from .invitations import Invitation
+from .roster import LARGEST_ROSTER, Roster, parse_address
+from .stream import Stream
+from .tls import HandshakeError, reason_of
+
+__all__ = ["JoinDesk", "join_online"]
+
+_ALPN = "peerloom-join/1"
+_PATIENCE = 10.0
+
+
+class JoinDesk:
+    """A listening socket for join requests, one visitor after the other, each for ten seconds at most.
+
+    It is apart from the socket of the links on purpose: only here somebody without a certificate of the roster is heard,
+    and only while the founder waits for somebody.
+    """
+
+    def __init__(self, identity: Identity, listen: tuple[str, int]) -> None:
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_3
+        self._context.num_tickets = 0
+        self._context.load_cert_chain(identity.certificate_file, identity.key_file)
+        self._context.set_alpn_protocols([_ALPN])
+        try:
+            family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
+            self._socket = socket.create_server(listen, family=family)
+        except OSError as error:
+            raise PeerError(f"Cannot listen on {listen[0]}:{listen[1]} ({error}). Choose another address or port.") from None
+        self.port: int = self._socket.getsockname()[1]
+
+    def serve(self, accept: Callable[[bytes], Roster], seconds: float, refused: Callable[[str], None]) -> Roster | None:
+        """Wait for one newcomer who is accepted; None if nobody came in time. Others are told why not."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._socket.settimeout(left)
+            try:
+                raw, _ = self._socket.accept()
+            except TimeoutError:
+                return None
+            try:
+                with raw:
+                    raw.settimeout(_PATIENCE)
+                    with self._context.wrap_socket(raw, server_side=True) as sock:
+                        return self._hear(Stream(sock, _PATIENCE), accept)
+            except (OSError, PeerError) as error:
+                refused(reason_of(error) if isinstance(error, OSError) else str(error))
+        return None
+
+    def _hear(self, stream: Stream, accept: Callable[[bytes], Roster]) -> Roster:
+        frame = stream.read()
+        if frame.kind is not Kind.JOIN:
+            raise FrameError("out_of_turn", frame.kind.name)
+        data = bytearray(frame.head.body_length)
+        stream.body(frame, memoryview(data))
+        try:
+            roster = accept(bytes(data))
+        except PeerError:
+            stream.send(Kind.REFUSE, {"seq": 0, "why": "join_request"})
+            raise
+        stream.send(Kind.ROSTER, {"want": False}, roster.to_bytes())
+        return roster
+
+    def close(self) -> None:
+        """Nobody is expected any more."""
+        self._socket.close()
+
+
+def join_online(invitation: Invitation, request: bytes) -> Roster:
+    """Bring a join request to the founder's desk; the roster that comes back, verified."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # the certificate is pinned by hand, two lines below, before a word is said
+    context.set_alpn_protocols([_ALPN])
+    try:
+        with (
+            socket.create_connection(parse_address(invitation.address), timeout=_PATIENCE) as raw,
+            context.wrap_socket(raw, server_hostname="founder") as sock,
+        ):
+            certificate = sock.getpeercert(binary_form=True)
+            if not certificate or certificate_id(certificate) != invitation.founder:
+                raise HandshakeError("wrong_peer")
+            stream = Stream(sock, _PATIENCE)
+            stream.send(Kind.JOIN, {}, request)
+            answer = stream.reply(Kind.ROSTER, Kind.REFUSE)
+            if answer.kind is Kind.REFUSE:
+                raise PeerError(
+                    "The founder refused the join request: the invitation is used up, expired or not of this founder."
+                )
+            if answer.head.body_length > LARGEST_ROSTER:
+                raise FrameError("oversized")
+            data = bytearray(answer.head.body_length)
+            stream.body(answer, memoryview(data))
+    except OSError as error:
+        raise PeerError(
+            f"The founder's desk at {invitation.address} was not reached ({reason_of(error)}). Is 'peerloom peer invite "
+            "--listen' still waiting there? By files: peerloom peer join TOKEN --request FILE"
+        ) from None
+    return Roster.from_bytes(bytes(data), invitation.founder)
