@@ -25,6 +25,7 @@ FLOORS = [
     {"engines"},
     {"measures"},
     {"runs"},
+    {"peers"},
     {"reports", "bench", "testing"},
     {"cli"},
 ]

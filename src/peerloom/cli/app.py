@@ -18,7 +18,7 @@ __all__ = ["main"]
 
 app = typer.Typer(
     help="Decentralized federated learning: many peers, private data, one model, no server.",
-    epilog="Exit codes: 0 done, 2 wrong usage or configuration, 3 diverged, 4 data missing, 5 peer or network, 130 interrupted.",
+    epilog="Exit codes: 0 done, 2 wrong usage or configuration, 3 diverged, 4 data missing, 5 peer failed, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -90,6 +90,32 @@ def run(
     from .run import run_command
 
     run_command(file, set_ or [], seed, out_dir, resume, device, threads, record, as_json)
+
+
+@app.command()
+def up(
+    file: Annotated[
+        Path | None, typer.Argument(help="An experiment file (TOML). Without one, the built-in example.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.B=VALUE", help="Change a value of the file; may be repeated."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Run with this seed only, in place of the file's.")] = None,
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Where to keep the runs. By default a new folder below runs/."),
+    ] = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Seconds to wait for a neighbour in a round; then the round goes on without it."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run an experiment between real processes with real TLS on this machine: one per client, keys and all."""
+    from .up import up_command
+
+    up_command(file, set_ or [], seed, out_dir, deadline, as_json)
 
 
 @app.command("list")

@@ -280,6 +280,104 @@ def kit_open(
     show(facts, _members(home.roster), as_json)
 
 
+# -- running
+
+
+@peer_app.command()
+def start(
+    file: Annotated[Path, typer.Argument(help="The experiment file, the same at every site: one algorithm, one seed.")],
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where to listen. By default this peer's first address.")
+    ] = "",
+    deadline: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Seconds to wait for a neighbour in a round; then the round goes on without it."),
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Keep every event of every link, for the checker.")] = False,
+    folder: Folder = HERE,
+) -> None:
+    """Train: this peer's row of the experiment, with its neighbours. Started again, it goes on where it was."""
+    import signal
+
+    from ..peers import AskedToStop, only_experiment, start_peer
+    from ..transport import Event, Home
+
+    def ask(number: int, frame: object) -> None:
+        raise AskedToStop
+
+    def tell(event: Event) -> None:
+        err.print(event.text, highlight=False, markup=False, soft_wrap=True)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ask)
+    try:
+        home = Home.open(folder)
+        result = start_peer(home, only_experiment(file), listen=listen, deadline=deadline, history=history, on_event=tell)
+    except AskedToStop:
+        raise typer.Exit(130) from None
+    how = "done" if result.finished else "stopped; the same command goes on from here"
+    err.print(f"{home.name}: round {result.t}, {how}", highlight=False, markup=False)
+
+
+@peer_app.command()
+def status(folder: Folder = HERE, as_json: Json = False) -> None:
+    """How the runs of this peer stand: round, links, refusals."""
+    from ..errors import DataError
+    from ..peers import read_status
+    from ..transport import Home
+
+    places = sorted(path.parent for path in Home.open(folder).state.glob("*/status.json"))
+    if not places:
+        raise DataError(f"No run was ever started in {folder}. Start one: peerloom peer start FILE --folder {folder}")
+    found = [{"run": place.name, **read_status(place), "alive": _alive(place)} for place in places]
+    table = Table("run", "status", "round", "rounds/s", "loss", "links up", "refusals")
+    for run in found:
+        up = sum(link["up"] for link in run["links"])
+        state = run["status"] if run["alive"] or run["status"] != "running" else "killed"
+        loss = run["last"].get("loss")
+        table.add_row(
+            run["run"], state, f"{run['round']} of {run['rounds']}", f"{run['rounds_per_second']:.1f}",
+            "" if loss is None else f"{loss:.4g}", f"{up} of {len(run['links'])}", str(sum(run["refusals"].values())),
+        )  # fmt: skip
+    show(found, table, as_json)
+
+
+@peer_app.command()
+def stop(
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for it to end.")] = 30.0, folder: Folder = HERE
+) -> None:
+    """Ask the running peer to end with a checkpoint."""
+    import os
+    import signal
+    import time
+
+    from ..errors import PeerError
+    from ..peers import read_status
+    from ..transport import Home
+
+    running = [path.parent for path in Home.open(folder).state.glob("*/status.json") if _alive(path.parent)]
+    if not running:
+        err.print("No peer runs here.", highlight=False)
+        return
+    for place in running:
+        os.kill(read_status(place)["pid"], signal.SIGTERM)
+    end = time.monotonic() + wait
+    while any(_alive(place) for place in running):
+        if time.monotonic() > end:
+            raise PeerError(
+                f"The peer has not ended within {wait:.0f} s. It may be writing a large checkpoint; wait longer."
+            )
+        time.sleep(0.1)
+    err.print("Stopped. The same start command goes on from here.", highlight=False)
+
+
+def _alive(place: Path) -> bool:
+    """Whether a process holds the lock of this run."""
+    from ..transport.files import is_locked
+
+    return is_locked(place)
+
+
 # -- shared
 
 

@@ -23,7 +23,7 @@ from ..reports import render, summary, write_report
 from ..runs import RunFolder, comparison_at, find_runs, folder_name, simulate
 from .app import err, show
 
-__all__ = ["report_command", "run_command"]
+__all__ = ["folders_of", "prepare", "report_command", "run_command", "tell"]
 
 EXAMPLE = "dspodfl.toml"
 SHARED_FROM = 250_000  # numbers in all models together, from which a second thread pays (measured with softmax)
@@ -46,8 +46,8 @@ def run_command(
             raise ConfigError("--resume goes on with a folder as it is: give no file, --set, --seed or --out with it.")
         comparison, out = comparison_at(resume), resume
     else:
-        comparison, out = _prepare(file, settings, seed, out_dir)
-    folders = _folders(comparison, out)
+        comparison, out = prepare(file, settings, seed, out_dir)
+    folders = folders_of(comparison, out)
     torch.set_num_threads(threads or (_threads_of(folders) if resume is not None else None) or _threads(comparison))
     failures: list[PeerloomError] = []
     with _Stop() as stop, _progress(comparison) as advance:
@@ -69,7 +69,7 @@ def run_command(
         text = f"Interrupted. Nothing done so far is lost; go on with: peerloom run --resume {out}"
         err.print(text, highlight=False, markup=False, soft_wrap=True)
         sys.exit(130)
-    _tell(folders, out / "report.html", comparison.title, as_json)
+    tell(folders, out / "report.html", comparison.title, as_json)
     if failures:
         sys.exit(failures[0].exit_code)
 
@@ -82,10 +82,11 @@ def report_command(paths: list[Path], output: Path | None, as_json: bool) -> Non
     page = output or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     top = paths[0] / "experiment.toml"
     title = str(read_file(top).get("title", paths[0].name)) if len(paths) == 1 and top.exists() else "Peerloom runs"
-    _tell(folders, page, title, as_json)
+    tell(folders, page, title, as_json)
 
 
-def _prepare(file: Path | None, settings: list[str], seed: int | None, out_dir: Path | None) -> tuple[Comparison, Path]:
+def prepare(file: Path | None, settings: list[str], seed: int | None, out_dir: Path | None) -> tuple[Comparison, Path]:
+    """What to run, and a new folder for it."""
     with as_file(files("peerloom") / "examples" / EXAMPLE) as example:
         table = override(read_file(file or example), settings)
     if seed is not None:
@@ -107,7 +108,8 @@ def _threads(comparison: Comparison) -> int:
     return 1 if largest < SHARED_FROM else torch.get_num_threads()
 
 
-def _folders(comparison: Comparison, out: Path) -> list[Path]:
+def folders_of(comparison: Comparison, out: Path) -> list[Path]:
+    """Where each run of a comparison lies."""
     if (out / "run.json").exists():  # a single run's own folder, given to --resume
         return [out]
     return [out / folder_name(exp) for exp in comparison.experiments]
@@ -123,7 +125,8 @@ def _threads_of(folders: list[Path]) -> int | None:
     return next((int(info["versions"]["threads"]) for info in begun if "threads" in info.get("versions", {})), None)
 
 
-def _tell(folders: list[Path], page: Path, title: str, as_json: bool) -> None:
+def tell(folders: list[Path], page: Path, title: str, as_json: bool) -> None:
+    """Write the report, and say the same in short."""
     runs = [RunFolder(folder).read() for folder in folders if (folder / "run.json").exists()]
     found = summary(runs)
     write_report(runs, page, title)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import PeerError
 from .failpoints import hit
 
-__all__ = ["StateFolder", "refuse_loose_permissions", "write_whole"]
+__all__ = ["StateFolder", "is_locked", "refuse_loose_permissions", "write_whole"]
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -46,6 +46,21 @@ def refuse_loose_permissions(path: Path) -> None:
         )
     if found.st_uid != os.geteuid():
         raise PeerError(f"{path} belongs to user {found.st_uid}, not to the user who runs this peer ({os.geteuid()}).")
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a running process holds this state folder."""
+    try:
+        lock = os.open(folder / "lock", os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 class StateFolder:

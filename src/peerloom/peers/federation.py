@@ -1,0 +1,169 @@
+"""A whole federation of real processes on one machine, with real TLS: for trying out, and for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core import Ledger
+from ..engines import Checkpoint, Snapshot, build_net
+from ..errors import PeerError
+from ..experiment import Experiment
+from ..measures import measure
+from ..runs import RunFolder
+from ..transport import Home, Link, Member, Roster
+from .keep import Keep, read_status
+from .row import spec_hash
+from .start import run_folder
+
+__all__ = ["Federation"]
+
+_LOOK = 0.2  # seconds between two looks at the processes
+
+
+class _Models(NamedTuple):
+    x: Tensor
+
+
+class Federation:
+    """One process per row of an experiment, each with its own key and folder below `out / peers`."""
+
+    def __init__(self, exp: Experiment, out: Path, options: list[str] | None = None) -> None:
+        self.exp, self.folder, self._options = exp, RunFolder.create(out, exp), options or []
+        self.homes = _found(exp, out / "peers")
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, row: int) -> None:
+        """Start a row's process, or start it again."""
+        home = self.homes[row]
+        log = (home.folder / "log.txt").open("ab")
+        command = [sys.executable, "-m", "peerloom", "peer", "start", str(self.folder.path / "config.toml")]
+        with contextlib.closing(log):
+            self._running[row] = subprocess.Popen(  # noqa: S603  (ourselves)
+                [*command, "--folder", str(home.folder), *self._options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+
+    def kill(self, row: int) -> None:
+        """Without a word, as a power cut does."""
+        self._running[row].kill()
+        self._running[row].wait()
+
+    def run(self, on_look: Callable[[list[dict[str, Any]]], None] | None = None) -> None:
+        """Start all, wait for all; if one fails the others are stopped and what it said is raised."""
+        with self._no_orphans():
+            for row in range(len(self.homes)):
+                self.start(row)
+            self.wait(on_look)
+
+    def wait(self, on_look: Callable[[list[dict[str, Any]]], None] | None = None) -> None:
+        """Until every process has ended well."""
+        while any(process.poll() is None for process in self._running.values()):
+            for row, process in self._running.items():
+                if process.poll() not in (None, 0):
+                    raise PeerError(f"{self.homes[row].name} failed with exit code {process.returncode}: {self._said(row)}")
+            if on_look is not None:
+                on_look(self.status())
+            time.sleep(_LOOK)
+        for row, process in self._running.items():
+            if process.returncode != 0:
+                raise PeerError(f"{self.homes[row].name} failed with exit code {process.returncode}: {self._said(row)}")
+
+    def status(self) -> list[dict[str, Any]]:
+        """What every row last told of itself; rows that have told nothing yet are left out."""
+        found = []
+        for home in self.homes:
+            place = run_folder(home, self.exp)
+            if (place / "status.json").exists():
+                found.append({"name": home.name, **read_status(place)})
+        return found
+
+    @contextlib.contextmanager
+    def _no_orphans(self) -> Iterator[None]:
+        """Whatever happens here, no process stays behind."""
+        try:
+            yield
+        finally:
+            for process in self._running.values():
+                if process.poll() is None:
+                    process.send_signal(signal.SIGTERM)
+            for process in self._running.values():
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+    def _said(self, row: int) -> str:
+        text = (self.homes[row].folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip()
+        return text.rpartition("\n")[2] or "nothing"
+
+    # -- what came of it
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """Put the rows' own measurements and models together into one run folder, as `simulate` leaves one."""
+        exp = self.exp
+        keeps = [Keep(run_folder(home, exp), spec_hash(exp)) for home in self.homes]
+        net = build_net(exp)
+        first = exp.start(net.place.rows.tolist()).to(net.place.dtype)
+        state_type = type(exp.algorithm.init(first, net))
+        rows = []
+        seconds = {line["round"]: line["seconds"] for line in keeps[0].measurements()}
+        for round, spent in sorted(seconds.items()):
+            judged = [keep.judged(round) for keep in keeps]
+            net.t, net.ledger = round, _together(exp, judged)
+            x = torch.from_numpy(np.stack([entry["x"] for entry in judged]))
+            rows.append(measure(Snapshot(round, _Models(x), net), spent))
+        last = [keep.load(exp.graph, state_type) for keep in keeps]
+        ends = [point for point in last if point is not None]
+        state = state_type(*(torch.cat(parts) for parts in zip(*(point.state for point in ends), strict=True)))
+        ledger = _together(exp, [point.ledger.arrays() for point in ends])
+        self.folder.save(Checkpoint(ends[0].t, state, ledger), rows)
+        self.folder.mark("done", rounds=ends[0].t, engine="peers")
+
+
+def _together(exp: Experiment, accounts: list[Any]) -> Ledger:
+    """Accounts add up: a row computes in one place, a link is charged where it is sent from."""
+    ledger = Ledger(exp.graph)
+    for name, values in ledger.arrays().items():
+        for account in accounts:
+            values += account[name]  # type: ignore[misc]  # counts and times alike
+    return ledger
+
+
+def _found(exp: Experiment, folder: Path) -> list[Home]:
+    """Keys, addresses and one signed roster with the graph's links, for every row."""
+    ports = _free_ports(exp.graph.rows)
+    names = [f"row-{row}" if row < exp.graph.clients else f"hub-{row - exp.graph.clients}" for row in range(exp.graph.rows)]
+    homes = [
+        Home.create(folder / name, name, (f"127.0.0.1:{port}",), found=row == 0)
+        for row, (name, port) in enumerate(zip(names, ports, strict=True))
+    ]
+    founder = homes[0].identity
+    members = tuple(Member(home.name, home.identity.certificate.decode(), home.addresses) for home in homes)
+    ids = [member.id for member in members]
+    links = tuple(
+        Link(ids[source], ids[target], float(a), float(b), layer)
+        for layer, part in exp.graph.layers.items()
+        for source, target, a, b in zip(part.src, part.dst, part.a, part.b, strict=True)
+    )
+    roster: Roster = homes[0].roster.amended(founder, members=members, links=links)
+    return [home.trust(roster) for home in homes]
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that are free now, all held at once so that none is given twice."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]

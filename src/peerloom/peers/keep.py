@@ -1,0 +1,149 @@
+"""What a peer keeps on disk: checkpoints that a kill cannot spoil, its measurements, and how it stands."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..core import Ledger, Network
+from ..errors import DataError
+from ..transport.files import write_whole
+from .wire import Sent
+
+__all__ = ["Keep", "Kept", "read_status"]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where a peer can go on: the round, its state, its account, which links fired."""
+
+    t: int
+    state: Any
+    ledger: Ledger
+    log: list[Sent]  # what was sent in the last rounds, for neighbours that are behind
+
+
+class Keep:
+    """The folder of one peer's run.
+
+    checkpoint-0.npz, checkpoint-1.npz   written in turn, each with its own hash: one of them can always be read
+    metrics.jsonl                        one line per evaluation
+    judged/ROUND.npz                     the model that was judged, and the account then
+    status.json                          how it stands, a second old at the most
+    """
+
+    def __init__(self, folder: Path, spec: str) -> None:
+        self.folder, self._spec = folder, spec
+        folder.mkdir(parents=True, exist_ok=True)
+        self._told = 0.0
+        self._measured: set[int] | None = None
+
+    # -- checkpoints
+
+    def save(self, t: int, state: Any, ledger: Ledger, log: Iterable[Sent]) -> None:
+        """The state after round t, in place of the older of the two."""
+        arrays: dict[str, NDArray[Any]] = {f"state/{name}": value.cpu().numpy() for name, value in state._asdict().items()}
+        arrays |= {f"ledger/{name}": value for name, value in ledger.arrays().items()}
+        sent = [entry for entry in log if entry.round <= t]
+        for k, entry in enumerate(sent):
+            arrays[f"sent/{k}"] = entry.body
+        arrays["sent"] = np.array([entry[:3] for entry in sent], np.int64).reshape(-1, 3)
+        buffer = io.BytesIO()
+        np.savez(buffer, t=np.array(t), spec=np.array(self._spec), allow_pickle=False, **arrays)
+        body = buffer.getvalue()
+        known = [(kept[0] if (kept := self._read(path)) else -1, path) for path in self._paths()]
+        write_whole(min(known)[1], hashlib.blake2b(body, digest_size=32).digest() + body)
+
+    def load(self, network: Network, state_type: type[Any]) -> Kept | None:
+        """The newest checkpoint that can be read; None if there is none."""
+        found = [kept for path in self._paths() if (kept := self._read(path)) is not None]
+        if not found:
+            if any(path.exists() for path in self._paths()):
+                raise DataError(f"No checkpoint in {self.folder} can be read. Delete the folder; the peer must join anew.")
+            return None
+        t, arrays = max(found, key=lambda kept: kept[0])
+        if str(arrays["spec"]) != self._spec:
+            raise DataError(f"{self.folder} holds another experiment than the one to run. Give another folder.")
+        ledger = Ledger(network)
+        for name, values in ledger.arrays().items():
+            values[...] = arrays[f"ledger/{name}"]
+        state = state_type(*(torch.from_numpy(arrays[f"state/{name}"]) for name in state_type._fields))
+        about = arrays["sent"].tolist()
+        log = [Sent(to, round, turn, arrays[f"sent/{k}"]) for k, (to, round, turn) in enumerate(about)]
+        return Kept(t, state, ledger, log)
+
+    def _paths(self) -> list[Path]:
+        return [self.folder / f"checkpoint-{k}.npz" for k in (0, 1)]
+
+    def _read(self, path: Path) -> tuple[int, dict[str, NDArray[Any]]] | None:
+        """A checkpoint whose hash is right; one that was cut or changed counts as missing."""
+        if not path.exists():
+            return None
+        data = path.read_bytes()
+        if hashlib.blake2b(data[32:], digest_size=32).digest() != data[:32]:
+            return None
+        with np.load(io.BytesIO(data[32:]), allow_pickle=False) as file:
+            return int(file["t"]), {name: file[name] for name in file.files}
+
+    # -- measurements
+
+    def measured(self, row: dict[str, Any], model: Tensor, ledger: Ledger) -> None:
+        """One evaluation: a line of figures, the model it judged, the account then. None is written twice."""
+        if self._measured is None:
+            self._measured = {known["round"] for known in self.measurements()}
+        if row["round"] in self._measured:
+            return
+        self._measured.add(row["round"])
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        places = self.folder / "judged"
+        places.mkdir(exist_ok=True)
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, x=model.cpu().numpy(), **ledger.arrays())
+        write_whole(places / f"{row['round']}.npz", buffer.getvalue())
+
+    def judged(self, round: int) -> dict[str, NDArray[Any]]:
+        """The model and the account of an evaluation."""
+        with (self.folder / "judged" / f"{round}.npz").open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+
+    def measurements(self) -> list[dict[str, Any]]:
+        """All evaluations so far; a line that a kill cut short is left out."""
+        path = self.folder / "metrics.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    # -- status
+
+    def due(self) -> bool:
+        """Whether the last word on how the peer stands is a second old."""
+        return time.monotonic() - self._told > 1.0
+
+    def tell(self, facts: dict[str, Any]) -> None:
+        """How the peer stands."""
+        document = facts | {"pid": os.getpid(), "updated": time.time()}
+        write_whole(self.folder / "status.json", json.dumps(document, indent=1).encode())
+        self._told = time.monotonic()
+
+
+def read_status(folder: Path) -> dict[str, Any]:
+    """What a peer last told of itself."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "status.json").read_bytes())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder} has no status that can be read ({error}). Was the peer ever started here?") from error
+    return found

@@ -1,0 +1,152 @@
+"""One row of an experiment, in a process of its own: rounds, checkpoints, measurements, until it is done or must stop."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..config import experiment_to_toml
+from ..core import DivergedError, Ledger
+from ..engines import build_net
+from ..experiment import Experiment
+from ..transport import Post, Wanted
+from .keep import Keep
+from .wire import PostWire, Shape
+
+__all__ = ["AskedToStop", "RowResult", "RowRun", "spec_hash"]
+
+_GOODBYE = 30.0  # seconds in which neighbours may fetch the last parcels
+
+
+def spec_hash(exp: Experiment) -> str:
+    """One hash of everything that determines the run: peers with another one do not talk to each other."""
+    return hashlib.sha256(experiment_to_toml(exp).encode()).hexdigest()
+
+
+class AskedToStop(Exception):  # noqa: N818  (a request, no error)
+    """Raised by whoever wants the run to end; the round under way is given up, and nothing else."""
+
+
+class Point(NamedTuple):
+    """Where a row stands after a round."""
+
+    t: int
+    state: Any
+    ledger: Ledger
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """What a row ended with."""
+
+    t: int
+    state: Any
+    ledger: Ledger
+    finished: bool
+
+
+class RowRun:
+    """Runs one row over a post. Everything that must survive lies in `keep`: a row that is killed and started again goes on
+    as if nothing had happened, since a round is a pure function of the state before it and of what neighbours sent.
+    """
+
+    def __init__(
+        self,
+        exp: Experiment,
+        row: int,
+        post: Post,
+        keep: Keep,
+        shape: Shape,
+        *,
+        deadline: float | None = None,
+        on_round: Callable[[int], None] | None = None,
+    ) -> None:
+        self._exp, self._row, self._post, self._keep = exp, row, post, keep
+        self._every, self._on_round = shape.checkpoint_every, on_round
+        self._wire = PostWire(post, [member.id for member in post.roster.members], shape.remember, deadline)
+        self._net = build_net(exp, np.array([row]), wire=self._wire)
+        self._last: dict[str, Any] = {}
+        self._began = time.monotonic()
+
+    @torch.no_grad()
+    def run(self) -> RowResult:
+        """From the last checkpoint, or from the start, to the end or until `AskedToStop` is raised."""
+        exp, net, keep = self._exp, self._net, self._keep
+        state = exp.algorithm.init(exp.start([self._row]).to(net.place.dtype), net)
+        kept = keep.load(exp.graph, type(state))
+        if kept is None:
+            self._measure(state.x)
+        else:
+            net.t, state, net.ledger = kept.t, kept.state, kept.ledger
+        self._post.expect(net.t + 1)
+        for sent in kept.log if kept is not None else ():
+            self._wire.send(sent)
+        first, done = net.t, Point(net.t, state, net.ledger.copy())
+        try:
+            while net.t < exp.rounds:
+                net.t += 1
+                # One assignment, so that a request to stop finds either the round before or this one, whole.
+                done = Point(net.t, self._checked(exp.algorithm.step(done.state, net)), net.ledger.copy())
+                if exp.evaluate.due(net.t, exp.rounds):
+                    self._measure(done.state.x)
+                if net.t % self._every == 0:
+                    keep.save(*done, self._wire.log)
+                self._tell("running", (net.t - first) / (time.monotonic() - self._began))
+                if self._on_round is not None:
+                    self._on_round(net.t)
+        except AskedToStop:
+            keep.save(*done, self._wire.log)
+            self._tell("stopped", 0.0, now=True)
+            return RowResult(*done, finished=False)
+        keep.save(*done, self._wire.log)
+        self._part()
+        self._tell("done", 0.0, now=True)
+        return RowResult(*done, finished=True)
+
+    def _checked(self, state: Any) -> Any:
+        if not torch.isfinite(state.x).all():
+            text = (
+                f"{self._exp.name} diverged: in round {self._net.t} the model here is no longer finite. Try smaller steps."
+            )
+            raise DivergedError(text, round=self._net.t, row=self._row)
+        return state
+
+    def _part(self) -> None:
+        """Stay until neighbours have all they need: one that is killed now, and started again, asks for the last rounds."""
+        post, after = self._post, self._exp.rounds + 1
+        post.skip(after)
+        post.settle(None, _GOODBYE)
+        post.take_all([Wanted(peer, after, 0) for peer in post.roster.sources(post.me)], _GOODBYE)
+
+    def _measure(self, x: Tensor) -> None:
+        net = self._net
+        found: dict[str, Any] = {"round": net.t, "seconds": time.monotonic() - self._began}
+        if self._row < net.network.clients:
+            judged = net.problem.evaluate(x)
+            found["loss"] = float(judged.loss[0])
+            found["accuracy"] = None if judged.accuracy is None else float(judged.accuracy[0])
+        self._last = found
+        self._keep.measured(found, x[0], net.ledger)
+
+    def _tell(self, how: str, speed: float, now: bool = False) -> None:
+        if not (now or self._keep.due()):
+            return
+        links = [
+            {
+                "peer": link.name, "direction": link.direction, "up": link.up, "rtt": link.rtt,
+                "frames": dict(link.frames), "bytes": dict(link.bytes), "reconnects": dict(link.reconnects),
+            }
+            for link in self._post.links()
+        ]  # fmt: skip
+        self._keep.tell({
+            "status": how, "round": self._net.t, "rounds": self._exp.rounds, "rounds_per_second": speed,
+            "row": self._row, "incarnation": self._post.incarnation, "refusals": self._post.refusals(),
+            "last": self._last, "links": links,
+        })  # fmt: skip

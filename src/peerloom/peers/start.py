@@ -1,0 +1,79 @@
+"""One peer of a federation: from its folder and an experiment file to a running row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from ..config import comparison_from, read_file
+from ..errors import ConfigError
+from ..experiment import Experiment
+from ..transport import Endpoint, Event, History, Home, Roster, RunIdentity, Settings
+from ..transport.roster import parse_address
+from .keep import Keep
+from .row import RowResult, RowRun, spec_hash
+from .wire import CHANNEL, Shape
+
+__all__ = ["check_roster", "only_experiment", "run_folder", "start_peer"]
+
+
+def only_experiment(file: Path) -> Experiment:
+    """The experiment of a file that holds exactly one."""
+    found = comparison_from(read_file(file), file.stem).experiments
+    if len(found) != 1:
+        raise ConfigError(
+            f"{file} holds {len(found)} runs (algorithms times seeds), and peers run one. "
+            "Write a file with one algorithm and one seed; `peerloom up` takes them one after the other."
+        )
+    return found[0]
+
+
+def run_folder(home: Home, exp: Experiment) -> Path:
+    """Where a peer keeps this run: every experiment has a folder of its own."""
+    return home.state / spec_hash(exp)[:16]
+
+
+def check_roster(roster: Roster, exp: Experiment) -> None:
+    """Member i is row i, and the roster's links are the graph's; otherwise say how to make it so."""
+    members, graph = roster.members, exp.graph
+    if len(members) != graph.rows:
+        raise ConfigError(f"The experiment has {graph.rows} rows, but the roster {len(members)} members.")
+    ids = [member.id for member in members]
+    wanted = {
+        (ids[source], ids[target], layer)
+        for layer, links in graph.layers.items()
+        for source, target in zip(links.src, links.dst, strict=True)
+    }
+    if wanted != {(link.source, link.target, link.layer) for link in roster.links}:
+        raise ConfigError(
+            "The links of the roster are not those of the experiment's graph. The founder sets them with "
+            "`peerloom peer roster graph FILE` and sends the roster to all."
+        )
+
+
+def start_peer(
+    home: Home,
+    exp: Experiment,
+    *,
+    listen: str = "",
+    deadline: float | None = None,
+    settings: Settings | None = None,
+    history: bool = False,
+    on_event: Callable[[Event], None] | None = None,
+    on_round: Callable[[int], None] | None = None,
+) -> RowResult:
+    """Run this peer's row until the experiment is done; `AskedToStop` ends it earlier."""
+    torch.set_num_threads(1)  # a row's sums must not depend on how many processors a site has
+    check_roster(home.roster, exp)
+    row = home.roster.row(home.identity.id)
+    shape = Shape.of(exp, row)
+    folder = run_folder(home, exp)
+    run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), {CHANNEL: shape.channel})
+    where = parse_address(listen or (home.addresses[0] if home.addresses else "127.0.0.1:7400"))
+    written = History(folder / "history.jsonl", home.identity.id) if history else None
+    chosen = shape.settings(settings or Settings())
+    keep = Keep(folder, spec_hash(exp))
+    with Endpoint(home.identity, home.roster, run, folder, where, chosen, on_event, written) as post:
+        return RowRun(exp, row, post, keep, shape, deadline=deadline, on_round=on_round).run()
