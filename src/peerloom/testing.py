@@ -18,7 +18,7 @@ from .messages import Dense
 from .problems import Quadratic
 from .schedules import Bernoulli, Explicit
 
-__all__ = ["check_algorithm", "random_quadratic"]
+__all__ = ["check_algorithm", "graph_for", "random_quadratic"]
 
 
 def random_quadratic(clients: int, n: int, seed: int = 0) -> Quadratic:
@@ -53,7 +53,7 @@ def check_algorithm(
             f"check_algorithm takes a rule with its arguments, such as {algorithm.__name__}(lr=0.1), not the class."
         )
     if graph is None:
-        graph = _graph_for(algorithm)
+        graph = graph_for(algorithm)
     carried = Dense() if message is None else message
     exp = _experiment(algorithm, graph, Bernoulli(nodes=0.6, links=0.5), carried, rounds, seed)
     _check_state(exp)
@@ -66,7 +66,8 @@ def check_algorithm(
         _check_paths(exp)
 
 
-def _graph_for(algorithm: Algorithm) -> Network:
+def graph_for(algorithm: Algorithm) -> Network:
+    """A small network of the kind a rule needs."""
     if algorithm.needs.one_hub:
         return hubs(from_edges(1, []), workers=[5])
     if "up" in algorithm.needs.layers:

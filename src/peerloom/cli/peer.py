@@ -297,33 +297,19 @@ def start(
     folder: Folder = HERE,
 ) -> None:
     """Train: this peer's row of the experiment, with its neighbours. Started again, it goes on where it was."""
-    import signal
+    from ..peers.start import serve
 
-    from ..peers import AskedToStop, only_experiment, start_peer
-    from ..transport import Event, Home
+    def say(text: str) -> None:
+        err.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def ask(number: int, frame: object) -> None:
-        raise AskedToStop
-
-    def tell(event: Event) -> None:
-        err.print(event.text, highlight=False, markup=False, soft_wrap=True)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ask)
-    try:
-        home = Home.open(folder)
-        result = start_peer(home, only_experiment(file), listen=listen, deadline=deadline, history=history, on_event=tell)
-    except AskedToStop:
-        raise typer.Exit(130) from None
-    how = "done" if result.finished else "stopped; the same command goes on from here"
-    err.print(f"{home.name}: round {result.t}, {how}", highlight=False, markup=False)
+    raise typer.Exit(serve(folder, file, listen=listen, deadline=deadline, history=history, say=say))
 
 
 @peer_app.command()
 def status(folder: Folder = HERE, as_json: Json = False) -> None:
     """How the runs of this peer stand: round, links, refusals."""
     from ..errors import DataError
-    from ..peers import read_status
+    from ..peers.keep import read_status
     from ..transport import Home
 
     places = sorted(path.parent for path in Home.open(folder).state.glob("*/status.json"))
@@ -352,7 +338,7 @@ def stop(
     import time
 
     from ..errors import PeerError
-    from ..peers import read_status
+    from ..peers.keep import read_status
     from ..transport import Home
 
     running = [path.parent for path in Home.open(folder).state.glob("*/status.json") if _alive(path.parent)]

@@ -8,7 +8,7 @@ from typing import Any
 from rich.live import Live
 from rich.table import Table
 
-from ..peers import Federation
+from ..peers.federation import Federation
 from .app import err
 from .run import folders_of, prepare, tell
 
@@ -21,10 +21,9 @@ def up_command(
     """Run every experiment of a file between processes, one experiment after the other, then tell what came of it."""
     comparison, out = prepare(file, settings, seed, out_dir)
     folders = folders_of(comparison, out)
-    options = [] if deadline is None else ["--deadline", str(deadline)]
     with Live(console=err, transient=True, refresh_per_second=5) as live:
         for exp, folder in zip(comparison.experiments, folders, strict=True):
-            federation = Federation(exp, folder, options)
+            federation = Federation(exp, folder, deadline)
             title = f"{exp.name}, seed {exp.seed}: {exp.graph.rows} processes"
             federation.run(lambda rows, title=title: live.update(_table(title, rows)))  # type: ignore[misc]
             federation.collect()

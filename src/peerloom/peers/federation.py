@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
+from multiprocessing import connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +22,11 @@ from ..measures import measure
 from ..runs import RunFolder
 from ..transport import Home, Link, Member, Roster
 from .keep import Keep, read_status
+from .processes import start_row
 from .row import spec_hash
 from .start import run_folder
 
-__all__ = ["Federation"]
+__all__ = ["Federation", "found_on_this_machine"]
 
 _LOOK = 0.2  # seconds between two looks at the processes
 
@@ -39,45 +38,52 @@ class _Models(NamedTuple):
 class Federation:
     """One process per row of an experiment, each with its own key and folder below `out / peers`."""
 
-    def __init__(self, exp: Experiment, out: Path, options: list[str] | None = None) -> None:
-        self.exp, self.folder, self._options = exp, RunFolder.create(out, exp), options or []
-        self.homes = _found(exp, out / "peers")
-        self._running: dict[int, subprocess.Popen[bytes]] = {}
+    def __init__(self, exp: Experiment, out: Path, deadline: float | None = None) -> None:
+        self._set(RunFolder.create(out, exp), found_on_this_machine(exp, out / "peers"), deadline)
+
+    @classmethod
+    def adopt(cls, exp: Experiment, out: Path) -> Federation:
+        """A federation whose folder is there already."""
+        homes = [Home.open(out / "peers" / name) for name in _names(exp)]
+        federation = cls.__new__(cls)
+        federation._set(RunFolder(out), homes, None)
+        return federation
+
+    def _set(self, folder: RunFolder, homes: list[Home], deadline: float | None) -> None:
+        # As every peer reads it: what the file says is what is hashed.
+        self.exp, self.folder, self.homes, self._deadline = folder.experiment(), folder, homes, deadline
+        self._running: dict[int, BaseProcess] = {}
 
     def start(self, row: int) -> None:
         """Start a row's process, or start it again."""
-        home = self.homes[row]
-        log = (home.folder / "log.txt").open("ab")
-        command = [sys.executable, "-m", "peerloom", "peer", "start", str(self.folder.path / "config.toml")]
-        with contextlib.closing(log):
-            self._running[row] = subprocess.Popen(  # noqa: S603  (ourselves)
-                [*command, "--folder", str(home.folder), *self._options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
+        place = self.homes[row].folder
+        file = self.folder.path / "config.toml"
+        self._running[row] = start_row(file, place, place / "log.txt", self._deadline)
 
     def kill(self, row: int) -> None:
         """Without a word, as a power cut does."""
         self._running[row].kill()
-        self._running[row].wait()
+        self._running[row].join()
 
     def run(self, on_look: Callable[[list[dict[str, Any]]], None] | None = None) -> None:
         """Start all, wait for all; if one fails the others are stopped and what it said is raised."""
-        with self._no_orphans():
+        with self.no_orphans():
             for row in range(len(self.homes)):
                 self.start(row)
             self.wait(on_look)
 
     def wait(self, on_look: Callable[[list[dict[str, Any]]], None] | None = None) -> None:
         """Until every process has ended well."""
-        while any(process.poll() is None for process in self._running.values()):
+        running = True
+        while running:
+            running = any(process.exitcode is None for process in self._running.values())
             for row, process in self._running.items():
-                if process.poll() not in (None, 0):
-                    raise PeerError(f"{self.homes[row].name} failed with exit code {process.returncode}: {self._said(row)}")
+                if process.exitcode not in (None, 0):
+                    raise PeerError(f"{self.homes[row].name} failed with exit code {process.exitcode}: {self._said(row)}")
             if on_look is not None:
                 on_look(self.status())
-            time.sleep(_LOOK)
-        for row, process in self._running.items():
-            if process.returncode != 0:
-                raise PeerError(f"{self.homes[row].name} failed with exit code {process.returncode}: {self._said(row)}")
+            if running:
+                connection.wait([process.sentinel for process in self._running.values() if process.exitcode is None], _LOOK)
 
     def status(self) -> list[dict[str, Any]]:
         """What every row last told of itself; rows that have told nothing yet are left out."""
@@ -89,20 +95,19 @@ class Federation:
         return found
 
     @contextlib.contextmanager
-    def _no_orphans(self) -> Iterator[None]:
+    def no_orphans(self) -> Iterator[None]:
         """Whatever happens here, no process stays behind."""
         try:
             yield
         finally:
             for process in self._running.values():
-                if process.poll() is None:
-                    process.send_signal(signal.SIGTERM)
+                if process.exitcode is None:
+                    process.terminate()
             for process in self._running.values():
-                try:
-                    process.wait(10)
-                except subprocess.TimeoutExpired:
+                process.join(10)
+                if process.exitcode is None:
                     process.kill()
-                    process.wait()
+                    process.join()
 
     def _said(self, row: int) -> str:
         text = (self.homes[row].folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip()
@@ -142,13 +147,12 @@ def _together(exp: Experiment, accounts: list[Any]) -> Ledger:
     return ledger
 
 
-def _found(exp: Experiment, folder: Path) -> list[Home]:
+def found_on_this_machine(exp: Experiment, folder: Path) -> list[Home]:
     """Keys, addresses and one signed roster with the graph's links, for every row."""
     ports = _free_ports(exp.graph.rows)
-    names = [f"row-{row}" if row < exp.graph.clients else f"hub-{row - exp.graph.clients}" for row in range(exp.graph.rows)]
     homes = [
         Home.create(folder / name, name, (f"127.0.0.1:{port}",), found=row == 0)
-        for row, (name, port) in enumerate(zip(names, ports, strict=True))
+        for row, (name, port) in enumerate(zip(_names(exp), ports, strict=True))
     ]
     founder = homes[0].identity
     members = tuple(Member(home.name, home.identity.certificate.decode(), home.addresses) for home in homes)
@@ -160,6 +164,11 @@ def _found(exp: Experiment, folder: Path) -> list[Home]:
     )
     roster: Roster = homes[0].roster.amended(founder, members=members, links=links)
     return [home.trust(roster) for home in homes]
+
+
+def _names(exp: Experiment) -> list[str]:
+    clients, rows = exp.graph.clients, exp.graph.rows
+    return [f"row-{row}" if row < clients else f"hub-{row - clients}" for row in range(rows)]
 
 
 def _free_ports(count: int) -> list[int]:

@@ -105,16 +105,16 @@ class Keep:
             self._measured = {known["round"] for known in self.measurements()}
         if row["round"] in self._measured:
             return
-        self._measured.add(row["round"])
-        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
         places = self.folder / "judged"
         places.mkdir(exist_ok=True)
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, x=model.cpu().numpy(), **ledger.arrays())
         write_whole(places / f"{row['round']}.npz", buffer.getvalue())
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:  # a line says that its file is there
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self._measured.add(row["round"])
 
     def judged(self, round: int) -> dict[str, NDArray[Any]]:
         """The model and the account of an evaluation."""

@@ -81,10 +81,10 @@ class RowRun:
         exp, net, keep = self._exp, self._net, self._keep
         state = exp.algorithm.init(exp.start([self._row]).to(net.place.dtype), net)
         kept = keep.load(exp.graph, type(state))
-        if kept is None:
-            self._measure(state.x)
-        else:
+        if kept is not None:
             net.t, state, net.ledger = kept.t, kept.state, kept.ledger
+        if exp.evaluate.due(net.t, exp.rounds):  # a peer may have been stopped between a round and its measurement
+            self._measure(state.x)
         self._post.expect(net.t + 1)
         for sent in kept.log if kept is not None else ():
             self._wire.send(sent)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from ..config import comparison_from, read_file
-from ..errors import ConfigError
+from ..errors import ConfigError, PeerloomError
 from ..experiment import Experiment
 from ..transport import Endpoint, Event, History, Home, Roster, RunIdentity, Settings
 from ..transport.roster import parse_address
 from .keep import Keep
-from .row import RowResult, RowRun, spec_hash
+from .row import AskedToStop, RowResult, RowRun, spec_hash
 from .wire import CHANNEL, Shape
 
-__all__ = ["check_roster", "only_experiment", "run_folder", "start_peer"]
+__all__ = ["check_roster", "only_experiment", "run_folder", "serve", "start_peer"]
 
 
 def only_experiment(file: Path) -> Experiment:
@@ -77,3 +78,34 @@ def start_peer(
     keep = Keep(folder, spec_hash(exp))
     with Endpoint(home.identity, home.roster, run, folder, where, chosen, on_event, written) as post:
         return RowRun(exp, row, post, keep, shape, deadline=deadline, on_round=on_round).run()
+
+
+def serve(
+    folder: Path,
+    file: Path,
+    *,
+    listen: str = "",
+    deadline: float | None = None,
+    history: bool = False,
+    say: Callable[[str], None],
+) -> int:
+    """Run the peer of a folder until it is done, told to stop, or fails; the exit code."""
+
+    def ask(number: int, frame: object) -> None:
+        raise AskedToStop
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ask)
+    try:
+        home = Home.open(folder)
+        result = start_peer(
+            home, only_experiment(file), listen=listen, deadline=deadline, history=history, on_event=lambda e: say(e.text)
+        )
+    except AskedToStop:
+        return 130
+    except PeerloomError as error:
+        say(f"error: {error}")
+        return error.exit_code
+    how = "done" if result.finished else "stopped; the same command goes on from here"
+    say(f"{home.name}: round {result.t}, {how}")
+    return 0

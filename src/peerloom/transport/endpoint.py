@@ -217,11 +217,12 @@ class Endpoint:
         return {want: answers[want] for want in wanted}
 
     def expect(self, round: int) -> None:
-        """This peer goes on at this round; call it before `start`."""
+        """This peer goes on at this round; what came for earlier ones, if it is started already, is dropped."""
         with self._board.lock:
             self._board.want = round
-            for inbox in self._board.inboxes.values():
-                inbox.floor = max(inbox.floor, (round, 0))
+            for peer, inbox in self._board.inboxes.items():
+                self._board.edges["in", peer].frames["stale"] += inbox.expect(round)
+            self._board.room.notify_all()  # a link may wait for room that older parcels took
 
     def newest(self, peer: str, channel: int) -> Parcel | None:
         """The newest parcel that came on a channel; it stays there."""

@@ -104,6 +104,14 @@ class Inbox:
             del self._rounds[place]
         return len([place for place in gone if place != (round, turn)])
 
+    def expect(self, round: int) -> int:
+        """Nothing before this round is of interest; how many parcels that lay here are dropped."""
+        self.floor = max(self.floor, (round, 0))
+        gone = [place for place in self._rounds if place < self.floor]
+        for place in gone:
+            del self._rounds[place]
+        return len(gone)
+
     def newest(self, channel: int) -> Parcel | None:
         """The newest parcel of a channel."""
         return self._newest.get(channel)

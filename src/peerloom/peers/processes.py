@@ -1,0 +1,42 @@
+"""Processes for the rows of a federation on one machine: forked from one that has loaded everything, so they start at once.
+
+What a site runs is `peerloom peer start`; this does the same in a process of its own.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from functools import cache
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+__all__ = ["context", "start_row"]
+
+
+@cache
+def context() -> ForkServerContext:
+    """What starts processes: one server that has loaded all that a peer needs, and forks."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["peerloom.peers.start"])
+    return context
+
+
+def start_row(file: Path, folder: Path, log: Path, deadline: float | None) -> BaseProcess:
+    """Start the peer of a folder on an experiment file; what it says goes to `log`."""
+    process = context().Process(target=_row, args=(str(file), str(folder), str(log), deadline), daemon=True)
+    process.start()
+    return process
+
+
+def _row(file: str, folder: str, log: str, deadline: float | None) -> None:
+    from .start import serve
+
+    said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(said, stream)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(serve(Path(folder), Path(file), deadline=deadline, say=lambda text: print(text, flush=True)))  # noqa: T201

@@ -1,0 +1,259 @@
+"""Rows in processes of their own give the simulator's bits: over a network in memory with every fault, and over TLS."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+
+import numpy as np
+import polars
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from peer_worker import run_jobs
+from test_contract import EVERY
+
+import peerloom as pl
+from peerloom.algorithms import ALGORITHMS
+from peerloom.engines import iterate
+from peerloom.errors import ConfigError, DataError, PeerError
+from peerloom.messages import ANQ, Coordinates, SignTopK
+from peerloom.peers.federation import Federation, found_on_this_machine
+from peerloom.peers.keep import Keep
+from peerloom.peers.processes import context
+from peerloom.peers.row import RowRun, spec_hash
+from peerloom.peers.start import check_roster
+from peerloom.peers.wire import CHANNEL, Shape
+from peerloom.runs import RunFolder
+from peerloom.schedules import Bernoulli
+from peerloom.testing import graph_for
+from peerloom.transport import Faults, Home, Identity, Link, Member, MemoryNetwork, Roster, RunIdentity, Settings
+
+MESSAGES = {"CHOCO": SignTopK(0.4), "ANQNIDS": ANQ(), "PaME": Coordinates(0.5), "SpodGT": Coordinates(0.5)}
+
+
+def experiment(name, rounds=8, **changes):
+    rule = ALGORITHMS[name](**EVERY[name])
+    graph = graph_for(rule)
+    exp = pl.Experiment(
+        graph, pl.testing.random_quadratic(graph.clients, 5), rule, Bernoulli(nodes=0.6, links=0.6),
+        MESSAGES.get(name, pl.messages.Dense()), rounds=rounds, seed=2, dtype="float64",
+    )  # fmt: skip
+    return replace(exp, **changes)
+
+
+def simulated(exp):
+    *_, last = iterate(exp, path="links")
+    return last
+
+
+# -- in memory
+
+
+@pytest.fixture(scope="session")
+def identities(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("keys")
+    return [Identity.create(folder / str(k)) for k in range(9)]
+
+
+def roster_for(graph, identities):
+    members = tuple(Member(f"row-{k}", identity.certificate.decode()) for k, identity in enumerate(identities[: graph.rows]))
+    ids = [member.id for member in members]
+    links = tuple(
+        Link(ids[s], ids[d], float(a), float(b), layer)
+        for layer, part in graph.layers.items()
+        for s, d, a, b in zip(part.src, part.dst, part.a, part.b, strict=True)
+    )
+    return Roster(identities[0].id, 1, 0, members, links).signed(identities[0])
+
+
+def run_in_memory(exp, identities, folder, faults=None, seed=0, crashes=(), deadline=None):
+    """Every row as a program of its own over a seeded network; what each ended with, in row order."""
+    roster = roster_for(exp.graph, identities)
+    ids = [member.id for member in roster.members]
+    shape = Shape.of(exp, 0)
+    run = RunIdentity("test", spec_hash(exp), {CHANNEL: shape.channel})
+    network = MemoryNetwork(roster, run, seed, faults, shape.settings(Settings(wait=600.0)))
+
+    def program(row):
+        def go(post):
+            keep = Keep(folder / str(row), spec_hash(exp))
+            return RowRun(exp, row, post, keep, shape, deadline=deadline).run()
+
+        return go
+
+    found = network.run(
+        {id: program(row) for row, id in enumerate(ids)}, [(at, ids[row], rest) for at, row, rest in crashes]
+    )
+    return [found[id] for id in ids]
+
+
+def check_same(exp, results):
+    last = simulated(exp)
+    for name in last.state._fields:
+        found = torch.cat([getattr(result.state, name) for result in results])
+        assert torch.equal(found, getattr(last.state, name)), name
+    for name, values in last.ledger.arrays().items():
+        assert np.array_equal(sum(result.ledger.arrays()[name] for result in results), values), name
+
+
+@pytest.mark.parametrize("name", sorted(EVERY))
+def test_every_algorithm_gives_the_simulators_bits_over_a_bad_network(name, identities, tmp_path):
+    exp = experiment(name)
+    check_same(exp, run_in_memory(exp, identities, tmp_path, Faults(loss=0.2, duplicate=0.2), seed=len(name)))
+
+
+crashes = st.lists(st.tuples(st.floats(0.01, 3.0), st.integers(0, 6), st.floats(0.0, 1.0)), max_size=4)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(["DSpodFL", "SpodGT", "Depositum", "PaME", "CHOCO"]), seed=st.integers(0, 2**32), crashes=crashes,
+    loss=st.floats(0.0, 0.4), duplicate=st.floats(0.0, 0.4),
+)  # fmt: skip
+def test_crashes_change_no_bit(name, seed, crashes, loss, duplicate, identities, tmp_path_factory):
+    """Killed at any moment and started again, a row goes on as if nothing had happened, and so do the others."""
+    exp = experiment(name, rounds=25)
+    folder = tmp_path_factory.mktemp("crash")
+    check_same(exp, run_in_memory(exp, identities, folder, Faults(loss=loss, duplicate=duplicate), seed, crashes))
+
+
+def test_all_crash_at_once(identities, tmp_path):
+    """A power cut: everyone goes back to a checkpoint of its own, and the logs in them close the gaps."""
+    exp = experiment("SpodGT", rounds=40)
+    all_down = [(at, row, 0.5) for at in (0.2, 0.5, 0.9) for row in range(7)]
+    check_same(exp, run_in_memory(exp, identities, tmp_path, Faults(loss=0.1), seed=3, crashes=all_down))
+
+
+# -- what a peer keeps
+
+
+def test_a_checkpoint_that_was_cut_is_passed_over(tmp_path):
+    exp = experiment("DSpodFL")
+    last = simulated(exp)
+    keep = Keep(tmp_path, "spec")
+    for t in (3, 4, 5):
+        keep.save(t, last.state, last.ledger, [])
+    files = sorted(tmp_path.glob("checkpoint-*.npz"))
+    newest = max(files, key=lambda path: path.stat().st_mtime_ns)
+    newest.write_bytes(newest.read_bytes()[:-7])
+    assert keep.load(exp.graph, type(last.state)).t == 4
+    for path in files:
+        path.write_bytes(b"rubbish")
+    with pytest.raises(DataError, match="No checkpoint"):
+        keep.load(exp.graph, type(last.state))
+    assert Keep(tmp_path / "new", "spec").load(exp.graph, type(last.state)) is None
+    keep = Keep(tmp_path / "other", "one")
+    keep.save(1, last.state, last.ledger, [])
+    with pytest.raises(DataError, match="another experiment"):
+        Keep(tmp_path / "other", "two").load(exp.graph, type(last.state))
+
+
+def test_a_roster_that_is_not_the_graphs_is_refused(identities):
+    exp = experiment("DSpodFL")
+    check_roster(roster_for(exp.graph, identities), exp)
+    with pytest.raises(ConfigError, match="links of the roster"):
+        check_roster(roster_for(pl.graphs.complete(7), identities), exp)
+    with pytest.raises(ConfigError, match="5 members"):
+        check_roster(roster_for(pl.graphs.ring(5), identities), exp)
+
+
+# -- real processes, real TLS
+
+
+def wait_for(true, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def small_threads(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.mark.usefixtures("small_threads")
+def test_every_algorithm_between_processes_over_tls(tmp_path):
+    """One process per row, kept for all experiments of its kind of graph: same bits, same account."""
+    groups = {}
+    for name in sorted(EVERY):
+        exp = experiment(name)
+        groups.setdefault(exp.graph.rows, []).append(exp)
+    for rows, exps in groups.items():
+        assert rows >= 5
+        folders = [RunFolder.create(tmp_path / exp.name, exp) for exp in exps]
+        homes = [found_on_this_machine(exp, folder.path / "peers") for exp, folder in zip(exps, folders, strict=True)]
+        workers = []
+        for row in range(rows):
+            each = zip(folders, homes, strict=True)
+            jobs = [(str(folder.path / "config.toml"), str(home[row].folder)) for folder, home in each]
+            workers.append(context().Process(target=run_jobs, args=(jobs,), daemon=True))
+            workers[-1].start()
+        try:
+            for worker in workers:
+                worker.join(180)
+        finally:
+            for worker in workers:
+                worker.kill()
+        assert [worker.exitcode for worker in workers] == [0] * rows
+        for exp, folder in zip(exps, folders, strict=True):
+            Federation.adopt(exp, folder.path).collect()
+            last = simulated(exp)
+            with np.load(folder.path / "state.npz") as file:
+                for field in last.state._fields:
+                    assert np.array_equal(file[f"state/{field}"], getattr(last.state, field).numpy()), exp.name
+                for key, values in last.ledger.arrays().items():
+                    assert np.array_equal(file[f"ledger/{key}"], values), exp.name
+
+
+@pytest.mark.usefixtures("small_threads")
+def test_kill_9_and_start_again_changes_no_bit(tmp_path):
+    """`up`'s processes, one of them killed without a word in the middle and started again; the report still works."""
+    exp = replace(experiment("SpodGT", rounds=400), evaluate=pl.Evaluate(every=50))
+    federation = Federation(exp, tmp_path / "run")
+    with federation.no_orphans():
+        for row in range(exp.graph.rows):
+            federation.start(row)
+        wait_for(lambda: any(s["round"] > 20 for s in federation.status() if s["row"] == 2))
+        federation.kill(2)
+        federation.start(2)
+        federation.wait()
+    federation.collect()
+    assert [s["incarnation"] for s in federation.status() if s["row"] == 2] == [2]
+    result = pl.simulate(exp, path="links", out=tmp_path / "simulated")
+    with np.load(tmp_path / "run" / "state.npz") as file:
+        assert np.array_equal(file["state/x"], result.state.x.numpy())
+    columns = [name for name in result.metrics.columns if name != "seconds"]
+    found = polars.read_parquet(tmp_path / "run" / "metrics.parquet")
+    assert found.select(columns).equals(result.metrics.select(columns))
+
+
+@pytest.mark.usefixtures("small_threads")
+def test_stopped_peers_go_on(tmp_path):
+    exp = experiment("DSpodFL", rounds=300)
+    federation = Federation(exp, tmp_path / "run")
+    with federation.no_orphans():
+        for row in range(exp.graph.rows):
+            federation.start(row)
+        wait_for(lambda: len(federation.status()) == 7 and all(s["round"] > 5 for s in federation.status()))
+        for status in federation.status():
+            os.kill(status["pid"], signal.SIGTERM)
+        federation.wait()
+        assert {s["status"] for s in federation.status()} <= {"stopped", "done"}
+        for row in range(exp.graph.rows):
+            federation.start(row)
+        federation.wait()
+    federation.collect()
+    with np.load(tmp_path / "run" / "state.npz") as file:
+        assert np.array_equal(file["state/x"], simulated(exp).state.x.numpy())
+
+
+@pytest.mark.usefixtures("small_threads")
+def test_a_peer_that_fails_is_named(tmp_path):
+    exp = experiment("DSpodFL", rounds=50)
+    federation = Federation(exp, tmp_path / "run")
+    Home.open(federation.homes[3].folder).identity.key_file.chmod(0o644)
+    with pytest.raises(PeerError, match="row-3 failed with exit code 5"):
+        federation.run()
