@@ -124,19 +124,11 @@ def test_correct_answers():
     assert LOSSES["logistic"].correct(torch.tensor([[-1.0], [2.0]]), torch.tensor([0, 0])).tolist() == [True, False]
 
 
-COUNTS = [
-    ((123,), 2, Linear(), 248),
+COUNTS = [  # cell by cell in test_models.py
     ((28, 28), 10, Linear(), 7_850),
-    ((28, 28), 27, Linear(), 21_195),
-    ((3, 32, 32), 10, Linear(), 30_730),
-    ((123,), 2, MLP(), 24_258),
-    ((28, 28), 10, MLP(), 109_386),
-    ((28, 28), 27, MLP(), 110_491),
     ((3, 32, 32), 10, MLP(), 402_250),
-    ((28, 28), 10, CNN(), 268_362),
     ((784,), 10, CNN(), 268_362),
     ((28, 28), 27, CNN(), 270_555),
-    ((3, 32, 32), 10, CNN(), 268_650),
 ]
 
 

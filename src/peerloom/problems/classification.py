@@ -30,7 +30,7 @@ Strategy = Literal["auto", "closed", "vmap", "loop"]
 class Classification:
     """(1/m) sum_i f_i(x) + h(x), where f_i is the mean loss of a model on client i's samples.
 
-    model      a name ("softmax", "svm", "logistic", "least_squares", "mlp", "cnn"), a Model, or your own factory of
+    model      a name ("svm", "mlp", "cnn", "resnet18", ...; `peerloom list models`), a Model, or your own factory of
                nn.Module that takes no arguments
     data       a Dataset; `Dataset.of(x, y)` makes one of your arrays
     partition  how samples are dealt to clients
@@ -38,6 +38,7 @@ class Classification:
     loss       a name; by default the model's own, or cross-entropy
     l2         adds l2/2 |x|^2 to every f_i (a smooth term; `h` is the one with a proximal step)
     strategy   how gradients are computed; "auto" takes the fastest that fits
+    outputs    scores per sample, where a paper's model has more than the data have classes
 
     Models are judged on the data's test part: loss with l2 and h, and accuracy where labels are classes.
     """
@@ -50,6 +51,7 @@ class Classification:
     l2: float = 0.0
     h: Regulariser | None = None
     strategy: Strategy = "auto"
+    outputs: int | None = None
 
     def __post_init__(self) -> None:
         if self.batch is None:
@@ -76,6 +78,13 @@ class Classification:
                 f"The logistic loss needs labels 0 and 1, but '{self.data.name}' has {self.data.classes} classes."
             )
 
+        if self.outputs is not None and LOSSES[self.loss_name].one_output:
+            raise ConfigError(f"Classification.outputs: the loss '{self.loss_name}' has one score per sample. Leave it out.")
+        if self.outputs is not None and self.outputs < self.data.classes:
+            raise ConfigError(
+                f"Classification.outputs is {self.outputs}, but '{self.data.name}' has {self.data.classes} classes."
+            )
+
     @property
     def loss_name(self) -> str:
         """The loss in force."""
@@ -91,7 +100,7 @@ class Classification:
 
     def module(self, seed: int) -> nn.Module:
         """The module with its own initialisation, as a function of the seed."""
-        outputs = 1 if LOSSES[self.loss_name].one_output else self.data.classes
+        outputs = 1 if LOSSES[self.loss_name].one_output else self.outputs or self.data.classes
         model = MODELS[self.model]() if isinstance(self.model, str) else self.model
         # Modules initialise themselves from torch's generator: give it a seed of ours and put it back afterwards.
         with torch.random.fork_rng(devices=[]):
