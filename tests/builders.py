@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import strategies as st
 
 from peerloom import graphs
 from peerloom.algorithms import DSpodFL
 from peerloom.core import Needs
+from peerloom.datasets import CATALOGUE, locate
 from peerloom.engines import build_net, iterate
 from peerloom.experiment import Experiment
 from peerloom.problems import Quadratic
 from peerloom.schedules import Explicit
+
+
+def needs_data(*names):
+    """Skip a test, and say why, where these data sets are not on this machine."""
+    missing = [name for name in names if locate(CATALOGUE[name]) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not on this machine: {', '.join(missing)} (peerloom data get)")
 
 
 def quadratic(clients, n=3, seed=0, noise=0.0):

@@ -18,6 +18,7 @@ SIBLINGS = {"algorithms", "graphs", "messages", "problems", "schedules"}
 FLOORS = [
     {"errors"},
     {"core", "transport"},
+    {"datasets"},
     SIBLINGS,
     {"experiment"},
     {"registry"},

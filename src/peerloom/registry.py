@@ -18,7 +18,7 @@ from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserErro
 from torch import Tensor
 
 from .algorithms import ALGORITHMS
-from .core import ConfigError, InverseSqrt, Network, PeerloomError, Pieces, nearest
+from .core import ConfigError, DataError, InverseSqrt, Network, PeerloomError, Pieces, nearest
 from .graphs import GRAPHS
 from .messages import MESSAGES
 from .problems import DATA, MODELS, PARTITIONS, PROBLEMS, REGULARISERS, Dataset
@@ -81,6 +81,8 @@ def build(kind: str, given: object, where: str, **defaults: Any) -> Any:
     arguments = {key: _argument(make, key, value, f"{where}.{key}") for key, value in table.items()}
     try:
         made = make(**arguments)
+    except DataError as error:  # nothing is wrong with the file: the exit code says that data are missing
+        raise DataError(f"{where}: {error}") from error
     except (PeerloomError, TypeError, ValueError, RuntimeError, NetworkXException) as error:
         raise ConfigError(f"{where}: {error}") from error
     if ":" in name and isinstance(made, Network | Dataset):  # your own function made it, and can make it again

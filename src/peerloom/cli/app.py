@@ -25,6 +25,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
+data = typer.Typer(help="Public data sets: what is on this machine, and how to get the rest.", no_args_is_help=True)
+app.add_typer(data, name="data")
+
 out = Console()
 err = Console(stderr=True)
 
@@ -139,6 +142,32 @@ def report(
     from .run import report_command
 
     report_command(runs, output, as_json)
+
+
+@data.command("list")
+def data_list(
+    check: Annotated[bool, typer.Option("--check", help="Read what is found and compare it with its checksums.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say which public data sets are on this machine, and where."""
+    from .data import list_command
+
+    list_command(check, as_json)
+
+
+@data.command("get")
+def data_get(
+    names: Annotated[list[str], typer.Argument(help="Data sets to fetch; `peerloom data list` knows their names.")],
+    to: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to keep them. By default the cache.")] = None,
+    address: Annotated[
+        str | None, typer.Option("--from", metavar="URL", help="Fetch from here, a folder with the same files.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Fetch public data sets. A transfer that broke off goes on; what is fetched is checked."""
+    from .data import get_command
+
+    get_command(names, to, address, as_json)
 
 
 @app.command()

@@ -1,13 +1,17 @@
 """What is to be minimised: models, data, partitions, losses and regularisers."""
 
+from collections.abc import Callable
+
 from ..core import Problem
 from .classification import Classification
 from .convnets import CNN, MLLCNN, VGG11, CifarResNet, LeNet, ResNet18
-from .data import DATA, Dataset, blobs, digits, linear_regression, logistic_regression
+from .data import Dataset, blobs, digits, linear_regression, logistic_regression
+from .images import cifar10, emnist_letters, fashion_mnist, mnist, mnist_writers
 from .losses import LOSSES
 from .models import MLP, MODELS, Linear
-from .partitions import IID, PARTITIONS, BySize, Dirichlet, Labels
+from .partitions import IID, PARTITIONS, BySize, Dirichlet, Groups, Labels, Natural
 from .quadratic import Quadratic
+from .records import a9a, heart_disease
 from .regularisers import L1, L2, MCP, REGULARISERS, SCAD, Box, Zero
 
 __all__ = [
@@ -32,16 +36,39 @@ __all__ = [
     "Classification",
     "Dataset",
     "Dirichlet",
+    "Groups",
     "Labels",
     "LeNet",
     "Linear",
+    "Natural",
     "Quadratic",
     "ResNet18",
     "Zero",
+    "a9a",
     "blobs",
+    "cifar10",
     "digits",
+    "emnist_letters",
+    "fashion_mnist",
+    "heart_disease",
     "linear_regression",
     "logistic_regression",
+    "mnist",
+    "mnist_writers",
 ]
 
 PROBLEMS: dict[str, type[Problem]] = {"Classification": Classification, "Quadratic": Quadratic}
+
+DATA: dict[str, Callable[..., Dataset]] = {
+    "a9a": a9a,
+    "blobs": blobs,
+    "cifar10": cifar10,
+    "digits": digits,
+    "emnist-letters": emnist_letters,
+    "fashion-mnist": fashion_mnist,
+    "heart-disease": heart_disease,
+    "linear_regression": linear_regression,
+    "logistic_regression": logistic_regression,
+    "mnist": mnist,
+    "mnist-writers": mnist_writers,
+}

@@ -136,7 +136,7 @@ class LocalClassification:
         self._inputs, self._labels = self._tensors(data.x, data.y)
         judged = (data.x, data.y) if data.test_x is None or data.test_y is None else (data.test_x, data.test_y)
         self._test_inputs, self._test_labels = self._tensors(*judged)
-        parts = problem.partition.deal(data.y, place.of, draws)
+        parts = problem.partition.deal(self._dealt_by(data, problem.partition), place.of, draws)
         self.parts = [parts[i] for i in place.rows]
         self._sizes = np.array([len(part) for part in self.parts])
         self._flat = np.concatenate(self.parts)
@@ -213,6 +213,17 @@ class LocalClassification:
         flat = torch.from_numpy(picks.reshape(-1)).to(x.device)
         inputs = self._inputs.index_select(0, flat).view(*picks.shape, *self._inputs.shape[1:])
         return self._gradients.gradients(x, inputs, self._labels.index_select(0, flat).view(picks.shape), seeds)
+
+    @staticmethod
+    def _dealt_by(data: Dataset, partition: Partition) -> NDArray[np.generic]:
+        if getattr(partition, "by", "labels") == "labels":
+            return data.y
+        if data.owners is None:
+            raise ConfigError(
+                f"Partition {type(partition).__name__} needs data whose samples have owners, which '{data.name}' have not. "
+                "Use heart-disease or mnist-writers, Dataset.of(..., owners=...), or another partition."
+            )
+        return data.owners
 
     def _tensors(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> tuple[Tensor, Tensor]:
         whole = bool(self._problem.data.classes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,14 @@ from scipy.special import gammaincinv, gammaln
 
 from ..core import ConfigError, Draws
 
-__all__ = ["IID", "PARTITIONS", "BySize", "Dirichlet", "Labels", "Partition"]
+__all__ = ["IID", "PARTITIONS", "BySize", "Dirichlet", "Groups", "Labels", "Natural", "Partition"]
 
 Ids = NDArray[np.int64]
 
 
 @runtime_checkable
 class Partition(Protocol):
-    """A way to deal samples."""
+    """A way to deal samples. One that sets `by = "owners"` is given the samples' owners in place of their labels."""
 
     def deal(self, y: NDArray[np.generic], clients: int, draws: Draws) -> list[Ids]:
         """The sample numbers of each client."""
@@ -53,15 +53,64 @@ class BySize:
 
 
 @dataclass(frozen=True)
+class Groups:
+    """Groups of clients hold unequal shares of shuffled data, equal within a group: MLL-SGD's 5, 10, 20, 25 and 40 per cent.
+
+    The clients are cut into as many equal groups as there are shares, in their order; with `hubs`, within every hub, so that
+    all hubs hold the same amount.
+    """
+
+    shares: tuple[float, ...] = (5, 10, 20, 25, 40)
+    hubs: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.shares or min(self.shares) <= 0 or self.hubs < 1:
+            raise ConfigError(
+                f"Groups needs positive shares and one hub at least; found {list(self.shares)} and {self.hubs}."
+            )
+
+    def deal(self, y: NDArray[np.generic], clients: int, draws: Draws) -> list[Ids]:
+        """As BySize, with the sizes of the groups."""
+        each, rest = divmod(clients, len(self.shares) * self.hubs)
+        if rest or not each:
+            raise ConfigError(
+                f"Groups: {clients} clients cannot be cut into {len(self.shares)} equal groups in each of {self.hubs} hubs."
+            )
+        return BySize(tuple(np.tile(np.repeat(self.shares, each), self.hubs).tolist())).deal(y, clients, draws)
+
+
+@dataclass(frozen=True)
+class Natural:
+    """Every client is an owner: a hospital's patients, a writer's digits. For data that know whose each sample is."""
+
+    by: ClassVar[str] = "owners"
+
+    def deal(self, y: NDArray[np.generic], clients: int, draws: Draws) -> list[Ids]:
+        """The samples of owner i to client i."""
+        owners = np.unique(y)
+        if len(owners) != clients:
+            raise ConfigError(
+                f"Natural: the samples have {len(owners)} owners, but there are {clients} clients. Use as many clients, "
+                "or data of fewer owners (mnist-writers has 'writers', heart-disease 'sites')."
+            )
+        order = np.argsort(y, kind="stable")
+        return np.split(order, np.searchsorted(y[order], owners[1:]))
+
+
+@dataclass(frozen=True)
 class Labels:
     """Every client holds `per_client` classes: DSpodFL's shards, each handed out once.
 
     There are clients * per_client shards, spread over the classes as evenly as possible (the rest to random classes); each
     class is shuffled and cut into equal shards. Each client draws its shards one after another, a class with a chance
     proportional to the shards it has left, and never the same class twice while per_client <= classes.
+
+    `compat` deals as the authors' code did: whoever draws a class gets the very same first shard of it, and may draw a class
+    twice. Parts then overlap; only with one class per client and as many clients as classes are they the same as without.
     """
 
     per_client: int = 1
+    compat: bool = False
 
     def __post_init__(self) -> None:
         if self.per_client < 1:
@@ -85,7 +134,7 @@ class Labels:
                 )
             piles.append(np.array_split(mine, count) if count else [])
         hands = self._choose(left, clients, draws)
-        return [np.sort(np.concatenate([piles[c].pop() for c in hand])) for hand in hands]
+        return [np.sort(np.concatenate([piles[c][0] if self.compat else piles[c].pop() for c in hand])) for hand in hands]
 
     def _choose(self, left: Ids, clients: int, draws: Draws) -> list[list[int]]:
         """Classes for each client. A class with as many shards left as clients to come must be taken by each of them."""
@@ -95,7 +144,7 @@ class Labels:
             hand: list[int] = []
             for k in range(self.per_client):
                 weight = left.astype(np.float64)
-                if len(hand) < len(left):
+                if len(hand) < len(left) and not self.compat:
                     weight[hand] = 0  # no class twice while per_client <= classes
                     forced = (left >= clients - i) & (weight > 0)
                     weight = np.where(forced, weight, 0) if forced.any() else weight
@@ -179,4 +228,11 @@ def _enough(samples: int, wanted: int) -> None:
         raise ConfigError(f"There are {samples} samples, but the partition needs {wanted} at least. Use fewer clients.")
 
 
-PARTITIONS: dict[str, type[Partition]] = {"BySize": BySize, "Dirichlet": Dirichlet, "IID": IID, "Labels": Labels}
+PARTITIONS: dict[str, type[Partition]] = {
+    "BySize": BySize,
+    "Dirichlet": Dirichlet,
+    "Groups": Groups,
+    "IID": IID,
+    "Labels": Labels,
+    "Natural": Natural,
+}

@@ -1,0 +1,8 @@
+"""The files of public data sets: what they are, where they may lie, how they are read, checked and fetched."""
+
+from .catalogue import CATALOGUE, Item, Source
+from .fetch import fetch
+from .formats import read_item
+from .places import Found, cache, locate, places, read
+
+__all__ = ["CATALOGUE", "Found", "Item", "Source", "cache", "fetch", "locate", "places", "read", "read_item"]
