@@ -119,7 +119,7 @@ def _toml(part):
         ("problem.model=smv", "there is no 'smv' among the models. Did you mean 'svm'"),
         ("problem.batch=0", "batch must be at least 1"),
         ("problem.strategy=fast", "problem.strategy: 'fast' is not allowed. It must be 'auto', 'closed', 'vmap' or 'loop'"),
-        ("problem.partition={name='Labels', per=1}", "Known: per_client"),
+        ("problem.partition={name='Labels', per=1}", "Known: compat, per_client"),
         ("problem.partition=BySize", "'BySize' needs sizes"),
         ("schedule.links={name='Bata', a=1, b=1}", "Did you mean 'Beta'"),
         ("schedule.nodes=1.5", "probabilities from 0 to 1"),

@@ -6,8 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from peerloom.algorithms import DSpodFL
 from peerloom.core import ConfigError, Draws
-from peerloom.problems import IID, BySize, Dirichlet, Labels
+from peerloom.engines import build_net
+from peerloom.experiment import Experiment
+from peerloom.graphs import ring
+from peerloom.problems import IID, BySize, Classification, Dataset, Dirichlet, Groups, Labels, Natural
 
 seeds = st.integers(0, 10**6)
 
@@ -32,6 +36,7 @@ ALL = {
     "by size": BySize((1, 2, 3, 10)),
     "labels": Labels(2),
     "dirichlet": Dirichlet(0.5),
+    "groups": Groups((1, 3)),
 }
 
 
@@ -120,6 +125,61 @@ def test_labels_need_not_be_numbered_without_gaps():
     assert sorted(int(y[part[0]]) for part in parts) == [3, 7, 9]
 
 
+def test_groups_of_workers_hold_their_shares():
+    """MLL-SGD: 5 groups of 20 workers hold 5, 10, 20, 25 and 40 per cent, equal within a group."""
+    sizes = [len(part) for part in Groups().deal(np.zeros(20_000), 100, Draws(0))]
+    assert sizes == [50] * 20 + [100] * 20 + [200] * 20 + [250] * 20 + [400] * 20
+    by_hub = [len(part) for part in Groups(hubs=10).deal(np.zeros(20_000), 100, Draws(0))]
+    assert by_hub == [50, 50, 100, 100, 200, 200, 250, 250, 400, 400] * 10
+    assert sum(by_hub[:10]) == 2000  # every hub holds as much as every other
+
+
+def test_natural_owners_are_the_clients():
+    owners = np.array([2, 0, 1, 1, 0, 2, 2])
+    parts = Natural().deal(owners, 3, Draws(0))
+    assert [part.tolist() for part in parts] == [[1, 4], [2, 3], [0, 5, 6]]
+
+
+def test_natural_needs_owners_and_uses_them_not_the_labels():
+    x = np.arange(12.0).reshape(6, 2)
+    data = Dataset.of(x, [0, 1, 0, 1, 0, 1], owners=["b", "a", "a", "c", "b", "b"])
+    exp = Experiment(graph=ring(3), problem=Classification("softmax", data, Natural()), algorithm=DSpodFL(lr=0.1))
+    assert [part.tolist() for part in build_net(exp).problem.parts] == [[1, 2], [0, 4, 5], [3]]
+    plain = Classification("softmax", Dataset.of(x, [0, 1, 0, 1, 0, 1]), Natural())
+    with pytest.raises(ConfigError, match="owners, which 'own' have not"):
+        build_net(Experiment(graph=ring(3), problem=plain, algorithm=DSpodFL(lr=0.1)))
+
+
+def first_shards(y, seed, clients, per_client):
+    """The first shard of each class, cut as the proper deal cuts them."""
+    order = np.argsort(Draws(seed).once("partition/labels", np.arange(len(y)))[:, 0], kind="stable")
+    count = clients * per_client // len(np.unique(y))
+    return {c: np.array_split(order[y[order] == c], count)[0] for c in np.unique(y)}
+
+
+def test_as_the_authors_code_ran_shards_are_shared():
+    """Section 5.4.6: whoever draws class c gets shard 0 of c, and may draw it twice."""
+    y = labels(10, 40)
+    shards = first_shards(y, 5, 10, 10)
+    parts = Labels(10, compat=True).deal(y, 10, Draws(5))
+    twice = 0
+    for part in parts:
+        assert len(part) == 40
+        held, times = np.unique(part, return_counts=True)
+        for c in np.unique(y[held]):
+            assert set(held[y[held] == c]) == set(shards[c])
+        twice += times.max() > 1
+    assert twice > 5  # ten draws from ten classes nearly always meet one twice
+    together = np.unique(np.concatenate(parts))
+    assert len(together) == 40  # all ten clients share one tenth of the data
+
+
+def test_with_one_label_each_the_authors_code_was_right():
+    y = labels(10, 20)
+    for proper, run in zip(Labels(1).deal(y, 10, Draws(2)), Labels(1, compat=True).deal(y, 10, Draws(2)), strict=True):
+        assert np.array_equal(proper, run)
+
+
 @given(st.floats(0.02, 50), st.integers(1, 8), st.integers(1, 4), seeds)
 def test_dirichlet_leaves_nobody_short(theta, clients, least, seed):
     y = labels(3, 20, seed)
@@ -161,6 +221,10 @@ def test_with_a_small_theta_one_client_gets_nearly_all_of_a_class(theta):
         (lambda: BySize(()), "sizes"),
         (lambda: BySize((1.0, 0.0)), "sizes"),
         (lambda: BySize((1.0, 2.0)).deal(np.zeros(9), 3, Draws(0)), "2 sizes for 3 clients"),
+        (lambda: Groups(()), "positive shares"),
+        (lambda: Groups(hubs=0), "one hub"),
+        (lambda: Groups().deal(np.zeros(99), 12, Draws(0)), "12 clients cannot be cut into 5"),
+        (lambda: Natural().deal(np.zeros(9), 3, Draws(0)), "1 owners, but there are 3 clients"),
         (lambda: IID().deal(np.zeros(2), 3, Draws(0)), "2 samples.*needs 3"),
         (lambda: Dirichlet(1.0, least=2).deal(np.zeros(5, np.int64), 3, Draws(0)), "5 samples.*needs 6"),
         (lambda: Labels(2).deal(labels(3, 1), 6, Draws(0)), "class 0 has 1 samples for 4 shards"),

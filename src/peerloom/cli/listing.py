@@ -7,13 +7,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from ..algorithms import CARDS
-from ..core import DIFFERENCES, MASS, MEAN, MODELS, STEADY, Fit, Needs
+from ..core import DIFFERENCES, MASS, MEAN, MODELS, STEADY, ConfigError, Fit, Needs
+from ..problems import LOSSES
+from ..problems.gradients import parameter_count
+from ..problems.models import Model
 from ..registry import KINDS, signature
 from .app import show
 
@@ -53,9 +57,13 @@ def list_command(kind: str | None, as_json: bool) -> None:
     entries = [_entry(name, part) for name, part in sorted(KINDS[kind].items())]
     if kind == "algorithms":
         return show(entries, Group(*(line for entry in entries for line in _card(entry))), as_json)
-    table = Table("name", "arguments", "what it is")
+    if kind == "models":
+        for entry in entries:
+            entry["parameters"] = _counts(KINDS[kind][entry["name"]]())
+    more = ["parameters"] if kind == "models" else []
+    table = Table("name", "arguments", *more, "what it is")
     for entry in entries:
-        table.add_row(entry["name"], _arguments(entry), entry["about"])
+        table.add_row(entry["name"], _arguments(entry), *(_counted(entry[key]) for key in more), entry["about"])
     return show(entries, table, as_json)
 
 
@@ -101,6 +109,23 @@ def _needs(needs: Needs) -> str:
     found = [graph.get(_graph(needs), "a strongly connected graph"), links, start, _TRAVELS[needs.carries]]
     takes = [text for text, true in _OFFERS.items() if true(needs)]
     return "; ".join([", ".join(words for words in found if words), *takes])
+
+
+def _counts(model: Model) -> dict[str, int | None]:
+    """Parameters for ten classes of grey and of colour images; none where the model does not fit."""
+    counts: dict[str, int | None] = {}
+    for shape in ((1, 28, 28), (3, 32, 32)):
+        outputs = 1 if LOSSES[model.loss].one_output else 10
+        try:
+            with torch.device("meta"):  # nothing is allocated
+                counts["x".join(map(str, shape))] = parameter_count(model.build(shape, outputs))
+        except ConfigError:
+            counts["x".join(map(str, shape))] = None
+    return counts
+
+
+def _counted(counts: dict[str, int | None]) -> str:
+    return "\n".join(f"{shape}: {'-' if count is None else f'{count:,}'}" for shape, count in counts.items())
 
 
 def _argument(key: str, value: Any) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import http.client
-import io
 import tarfile
 import time
 import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, cast
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -36,54 +35,57 @@ def fetch(source: Source, folder: Path, address: str | None = None, progress: Pr
 
     A transfer that breaks off is kept as NAME.part and goes on from there, now or at the next call.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    lacking = [item for item in source.items if not _is_here(item, folder / item.file)]
     addresses = [address] if address is not None else list(source.addresses)
-    if source.archive and lacking:
-        _take(lacking, source.archive, addresses, folder, progress)
-    elif lacking:
-        for item in lacking:
-            _take([item], item.file + source.suffix, addresses, folder, progress)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lacking = [item for item in source.items if not _is_here(item, folder / item.file)]
+        if source.archive and lacking:
+            _take(lacking, source.archive, addresses, folder, progress)
+        elif lacking:
+            for item in lacking:
+                _take([item], item.file + source.suffix, addresses, folder, progress)
+    except OSError as error:
+        raise DataError(f"{folder} cannot be written: {error}. Make room, or name another folder by --to.") from error
     return [folder / item.file for item in source.items]
 
 
 def _take(items: list[Item], name: str, addresses: list[str], folder: Path, progress: Progress) -> None:
     """Fetch one file and keep the items it holds, each under its own name once its content is known to be right."""
     part = _transfer(addresses, name, folder, progress)
-    try:
-        for item in items:
+    for item in items:
+        try:
             content = _content(item, part, name)
             check(item, parse(item.file, np.frombuffer(content, np.uint8)), name)
-            new = folder / f"{item.file}.new"
-            new.write_bytes(content)
-            new.replace(folder / item.file)
-    except (OSError, EOFError, KeyError, zlib.error, zipfile.BadZipFile, tarfile.TarError, DataError) as error:
-        part.unlink()
-        raise DataError(f"What was fetched is not the data set: {error} The file was not kept.") from error
+        except (OSError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError, DataError) as error:
+            part.unlink()
+            raise DataError(f"What was fetched is not the data set, and was not kept: {error}") from error
+        new = folder / f"{item.file}.new"
+        new.write_bytes(content)
+        new.replace(folder / item.file)
     part.unlink()
 
 
 def _content(item: Item, part: Path, name: str) -> bytes:
-    """The bytes of an item in the file that was fetched; never more than it should have."""
-    most = item.size + HEADER
+    """The bytes of an item in the file that was fetched."""
     if name.endswith(".zip"):
-        with zipfile.ZipFile(part) as archive:
-            return _read(archive.open(_member(archive.namelist(), item)), most)
+        with zipfile.ZipFile(part) as archive, archive.open(member := _member(archive.namelist(), item)) as file:
+            return _read(file, member, item)
     if name.endswith(".tar.gz"):
-        with tarfile.open(part) as archive:
-            inner = archive.extractfile(_member(archive.getnames(), item))
-            if inner is None:
-                raise DataError(f"{name} holds {item.file} as something else than a file.")
-            return _read(inner, most)
-    return _read(part.open("rb"), most) if name == item.file else _read(gzip.open(part), most)
+        with tarfile.open(part) as tape:
+            member = _member([entry.name for entry in tape if entry.isfile()], item)
+            with cast("IO[bytes]", tape.extractfile(member)) as file:
+                return _read(file, member, item)
+    with part.open("rb") as file:
+        return _read(file, name, item)
 
 
-def _read(file: IO[bytes] | gzip.GzipFile, most: int) -> bytes:
-    with file:
-        content = file.read(most + 1)
-    if content[:2] == b"\x1f\x8b":  # a compressed file within an archive
-        return _read(gzip.open(io.BytesIO(content)), most)
-    return content
+def _read(file: IO[bytes], name: str, item: Item) -> bytes:
+    """Unpacked where the name says so, and never more than the item should have, whatever the file would unpack to."""
+    most = item.size + HEADER
+    if not name.endswith(".gz"):
+        return file.read(most)
+    with gzip.open(file) as unpacked:
+        return unpacked.read(most)
 
 
 def _member(names: list[str], item: Item) -> str:

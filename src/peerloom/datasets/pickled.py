@@ -40,7 +40,13 @@ def read_batch(content: bytes | memoryview) -> NDArray[np.uint8]:
     except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError, struct.error) as error:
         raise DataError(f"This is no batch of CIFAR-10: {type(error).__name__} {error}.") from error
     whole = isinstance(raw, bytes) and len(raw) == len(labels) * _RECORD
-    if shape != (len(labels), _RECORD) or not isinstance(kind, _Made) or kind.arguments != (b"u1", 0, 1) or fortran or not whole:
+    if (
+        shape != (len(labels), _RECORD)
+        or not isinstance(kind, _Made)
+        or kind.arguments != (b"u1", 0, 1)
+        or fortran
+        or not whole
+    ):
         raise DataError(f"This is no batch of CIFAR-10: its pixels have shape {shape}, with {len(labels)} labels.")
     return np.concatenate([labels[:, None], np.frombuffer(raw, np.uint8).reshape(shape)], axis=1)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ..core import Problem
 from .classification import Classification
 from .convnets import CNN, MLLCNN, VGG11, CifarResNet, LeNet, ResNet18
-from .data import Dataset, blobs, digits, linear_regression, logistic_regression
+from .data import Dataset, digits
 from .images import cifar10, emnist_letters, fashion_mnist, mnist, mnist_writers
 from .losses import LOSSES
 from .models import MLP, MODELS, Linear
@@ -13,6 +13,7 @@ from .partitions import IID, PARTITIONS, BySize, Dirichlet, Groups, Labels, Natu
 from .quadratic import Quadratic
 from .records import a9a, heart_disease
 from .regularisers import L1, L2, MCP, REGULARISERS, SCAD, Box, Zero
+from .synthetic import blobs, linear_regression, logistic_regression
 
 __all__ = [
     "CNN",

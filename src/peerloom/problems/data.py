@@ -1,4 +1,4 @@
-"""Data sets: samples, labels, and a held-out part. What is here needs no download."""
+"""Data sets: samples, labels, a held-out part; your own arrays, and one set that needs no files."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, ndtri
 
-from ..core import ConfigError, uniform
+from ..core import ConfigError
 from ..datasets import places
 
-__all__ = ["Dataset", "blobs", "digits", "linear_regression", "loaded_once", "logistic_regression"]
+__all__ = ["Dataset", "digits", "loaded_once"]
 
 P = ParamSpec("P")
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,86 +127,6 @@ def digits(test: float = 0.2) -> Dataset:
         rank[where] = np.arange(len(where))
     held = np.floor((rank + 1) * test) > np.floor(rank * test)
     return Dataset(x[~held], y[~held], 10, x[held], y[held], "digits", {"name": "digits", "test": test})
-
-
-def blobs(
-    samples: int = 1000, features: int = 10, classes: int = 5, spread: float = 1.0, distance: float = 4.0, seed: int = 0
-) -> Dataset:
-    """Gaussian clouds of standard deviation `spread` round random centres of length `distance`, one per class.
-
-    A fifth as many samples again are held out. facts: the centres.
-    """
-    if min(samples, features, classes) < 1:
-        raise ConfigError(
-            f"blobs needs samples, features and classes of at least 1; found {samples}, {features}, {classes}."
-        )
-    centres = _normal(seed, "data/blobs/centres", classes, features)
-    centres *= distance / np.linalg.norm(centres, axis=1, keepdims=True)
-    total = samples + max(classes, samples // 5)
-    y = np.arange(total) % classes
-    x = (centres[y] + spread * _normal(seed, "data/blobs/noise", total, features)).astype(np.float32)
-    recipe = {"name": "blobs", "samples": samples, "features": features, "classes": classes}
-    recipe |= {"spread": spread, "distance": distance, "seed": seed}
-    facts = {"centres": centres}
-    return Dataset(x[:samples], y[:samples], classes, x[samples:], y[samples:], "blobs", recipe, facts)
-
-
-def linear_regression(
-    samples: int = 1000, features: int = 10, noise: float = 0.1, seed: int = 0, nonzero: float | None = None
-) -> Dataset:
-    """Y = <a, w*> + noise with standard normal a and w*. facts: w*, and the exact minimiser on these samples.
-
-    With `nonzero`, that share of w* is uniform on [0.5, 2] or its negative and the rest 0: PaME's example 1 is
-    nonzero = 0.01, noise = 0.5.
-
-    facts also holds the smoothness and strong convexity of the mean squared loss without a bias: the extreme eigenvalues
-    of A'A / samples.
-    """
-    a, w, error = _regression_parts("linear", samples, features, seed, nonzero)
-    y = a @ w + noise * error
-    spectrum = np.linalg.eigvalsh(a.T @ a / samples)
-    solution = np.linalg.lstsq(a, y, rcond=None)[0]
-    facts = {"w": w, "solution": solution, "smoothness": spectrum[-1], "strong_convexity": spectrum[0]}
-    recipe = {"name": "linear_regression", "samples": samples, "features": features, "noise": noise, "seed": seed}
-    recipe |= {} if nonzero is None else {"nonzero": nonzero}
-    return Dataset(a.astype(np.float32), y, 0, name="linear_regression", recipe=recipe, facts=facts)
-
-
-def logistic_regression(samples: int = 1000, features: int = 10, seed: int = 0, nonzero: float | None = None) -> Dataset:
-    """Labels ~ Bernoulli(sigmoid(<a, w*>)) with standard normal a and w*. facts: w*, and the smoothness without l2.
-
-    With `nonzero`, w* is sparse as in linear_regression: PaME's example 2 is nonzero = 0.5.
-    """
-    a, w, _ = _regression_parts("logistic", samples, features, seed, nonzero)
-    coin = uniform(seed, "data/logistic/label", 0, np.arange(samples))[:, 0]
-    y = (coin < expit(a @ w)).astype(np.int64)
-    facts = {"w": w, "smoothness": np.linalg.eigvalsh(a.T @ a / samples)[-1] / 4}
-    recipe = {"name": "logistic_regression", "samples": samples, "features": features, "seed": seed}
-    recipe |= {} if nonzero is None else {"nonzero": nonzero}
-    return Dataset(a.astype(np.float32), y, 2, name="logistic_regression", recipe=recipe, facts=facts)
-
-
-def _regression_parts(
-    name: str, samples: int, features: int, seed: int, nonzero: float | None
-) -> tuple[Floats, Floats, Floats]:
-    a = _normal(seed, f"data/{name}/a", samples, features).astype(np.float32).astype(np.float64)  # what is trained on
-    w = _normal(seed, f"data/{name}/w", 1, features)[0] if nonzero is None else _sparse(name, features, seed, nonzero)
-    return a, w, _normal(seed, f"data/{name}/noise", samples, 1)[:, 0]
-
-
-def _sparse(name: str, features: int, seed: int, nonzero: float) -> Floats:
-    """A vector with this share of its entries, one at least, uniform on [0.5, 2] or its negative."""
-    if not 0 < nonzero <= 1:
-        raise ConfigError(f"{name}_regression.nonzero is a share, above 0 and at most 1; found {nonzero}.")
-    place, size, sign = uniform(seed, f"data/{name}/truth", 0, np.arange(features), lanes=3).T
-    w = np.asarray(np.where(sign < 0.5, -1, 1) * (0.5 + 1.5 * size), np.float64)
-    w[np.argsort(place)[max(1, round(nonzero * features)) :]] = 0
-    return w
-
-
-def _normal(seed: int, stream: str, count: int, width: int) -> Floats:
-    u = uniform(seed, stream, 0, np.arange(count), lanes=width)
-    return np.asarray(ndtri(np.maximum(u, 2.0**-54)), np.float64)
 
 
 def _finite(x: NDArray[Any]) -> bool:

@@ -66,8 +66,8 @@ class MLP:
 
 MODELS: dict[str, Callable[..., Model]] = {
     "cnn": CNN,
-    "lenet": LeNet,
     "least_squares": partial(Linear, loss="squared"),
+    "lenet": LeNet,
     "linear": Linear,
     "logistic": partial(Linear, loss="logistic"),
     "mll_cnn": MLLCNN,
