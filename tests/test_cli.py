@@ -119,6 +119,11 @@ def test_an_interrupted_comparison_is_resumed_to_the_same_numbers(place, number)
         (["run", "small.toml", "--device", "cuda:9"], 2, "cannot be used here"),
         (["run", "--resume", "nowhere"], 4, "holds no run"),
         (["report", "nowhere"], 4, "holds no run"),
+        (
+            ["run", "small.toml", "--set", "problem.data={name='cifar10', path='no'}"],
+            4,
+            "peerloom data get cifar10 (170.1 MB)",
+        ),
         (["list", "nothing"], 2, "nothing"),
         (["fly"], 2, "No such command"),
     ],
@@ -158,6 +163,7 @@ def test_list_and_doctor(place):
         assert shown.returncode == 0, shown.stderr
         for name in every[kind]:
             assert name in shown.stdout
+        assert kind != "models" or "268,362" in shown.stdout
     doctor = peerloom("doctor", "--json", cwd=place)
     assert doctor.returncode == 0, doctor.stdout
     assert {"torch", "numpy", "processors"} <= {fact["what"] for fact in json.loads(doctor.stdout)["facts"]}
@@ -167,7 +173,7 @@ def test_version_and_help(place):
     import peerloom as pl
 
     assert peerloom("--version", cwd=place).stdout.strip() == f"peerloom {pl.__version__}"
-    for command in ("run", "list", "report", "doctor", "bench"):
+    for command in ("run", "list", "report", "doctor", "bench", "data"):
         shown = peerloom(command, "--help", cwd=place)
         assert shown.returncode == 0
         assert "Usage" in shown.stdout

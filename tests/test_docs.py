@@ -9,7 +9,10 @@ import pytest
 
 import peerloom as pl
 from peerloom.config import comparison_from
+from peerloom.datasets import CATALOGUE, locate
 from peerloom.measures import METRICS
+from peerloom.problems import DATA
+from peerloom.registry import build
 
 ROOT = Path(__file__).parent.parent
 
@@ -29,6 +32,28 @@ def test_the_skeleton_of_a_new_algorithm_works(tmp_path, monkeypatch):
         result = pl.simulate(exp)
         assert result.metrics["mean_loss"][-1] < result.metrics["mean_loss"][0]
     sys.modules.pop("mine", None)
+
+
+def test_the_files_of_the_page_on_data_run(tmp_path, monkeypatch):
+    (own,) = blocks("docs/data.md", "python")
+    (tmp_path / "mine.py").write_text(own)
+    monkeypatch.syspath_prepend(tmp_path)
+    named, hospitals, mine = map(tomllib.loads, blocks("docs/data.md", "toml"))
+    for table in (hospitals, mine) if locate(CATALOGUE["heart-disease"]) else (mine,):
+        (exp,) = comparison_from(table | {"rounds": 30}).experiments
+        result = pl.simulate(exp)
+        assert result.metrics["mean_loss"][-1] < result.metrics["mean_loss"][0]
+    if locate(CATALOGUE["fashion-mnist"]):
+        assert build("problems", named["problem"], "problem").n == 7850
+    sys.modules.pop("mine", None)
+
+
+def test_the_page_on_data_names_every_public_data_set():
+    text = (ROOT / "docs" / "data.md").read_text()
+    for name, source in CATALOGUE.items():
+        assert f"| `{name}` |" in text
+        assert name in DATA
+        assert set(source.needs) <= set(CATALOGUE)
 
 
 def test_the_example_of_the_readme_runs(capsys):

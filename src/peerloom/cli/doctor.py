@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from rich.table import Table
 
 from .. import __version__
+from ..datasets import CATALOGUE, locate
 from ..engines.memory import recycle_large_blocks
 from .app import show
 
@@ -23,7 +24,7 @@ __all__ = ["doctor_command"]
 
 def doctor_command(as_json: bool) -> None:
     """A table of facts, each with a verdict."""
-    facts = [*_machine(), *_packages(), *_place()]
+    facts = [*_machine(), *_packages(), *_place(), _data()]
     table = Table("", "what", "found")
     for fact in facts:
         table.add_row("[green]ok[/]" if fact["ok"] else "[red]missing[/]", fact["what"], fact["found"])
@@ -68,6 +69,12 @@ def _place() -> list[dict[str, Any]]:
     here = Path.cwd()
     free = shutil.disk_usage(here).free / 1e9
     return [_fact("runs are kept in", f"{here / 'runs'} ({free:.0f} GB free)", os.access(here, os.W_OK) and free > 0.1)]
+
+
+def _data() -> dict[str, Any]:
+    """Never a fault: most experiments need none of them."""
+    found = [name for name, source in CATALOGUE.items() if locate(source)]
+    return _fact("public data sets", f"{', '.join(found) or 'none'} (peerloom data list)")
 
 
 def _fact(what: str, found: str, ok: bool = True) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def loaded_once(load: Callable[P, Dataset]) -> Callable[P, Dataset]:
     def load_or_share(*args: P.args, **kwargs: P.kwargs) -> Dataset:
         called = signature(load).bind(*args, **kwargs)
         called.apply_defaults()
-        key = (tuple(called.arguments.items()), tuple(places()))
+        key = (repr(called.arguments), tuple(places()))
         data = alive.get(key)
         if data is None:
             data = alive[key] = load(*args, **kwargs)
