@@ -216,6 +216,14 @@ def test_pickles_that_call_something_are_refused_and_not_run(protocol):
         read_batch(pickle.dumps({b"data": Malice(), b"labels": [1]}, protocol))
 
 
+def test_fewer_pixels_than_labels_are_refused():
+    records = some_records()
+    pixels = np.ascontiguousarray(records[:, 1:]).tobytes()
+    fewer = struct.pack("<I", len(pixels) - 1) + pixels[:-1]
+    with pytest.raises(DataError, match="with 3 labels"):
+        read_batch(batch(records).replace(struct.pack("<I", len(pixels)) + pixels, fewer))
+
+
 def test_names_of_other_things_are_refused():
     with pytest.raises(DataError, match="names something to call"):
         read_batch(batch(some_records()).replace(b"cnumpy\nndarray\n", b"cposix\nsystem\n"))
