@@ -28,6 +28,7 @@ FLOORS = [
     {"runs"},
     {"peers"},
     {"reports", "bench", "testing"},
+    {"recipes"},
     {"cli"},
 ]
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}

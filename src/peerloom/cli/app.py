@@ -133,6 +133,28 @@ def list_(
 
 
 @app.command()
+def reproduce(
+    paper: Annotated[str | None, typer.Argument(help="A paper, such as dspodfl. Without it, all are listed.")] = None,
+    figure: Annotated[str | None, typer.Argument(help="A figure, such as fig2b. Without it, all are listed.")] = None,
+    tiny: Annotated[bool, typer.Option("--tiny", help="In seconds, to see that it works; no claim is tested.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="The first so many of the recipe's seeds. By default all.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="A.B=VALUE", help="Change a value of every experiment.")
+    ] = None,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Where to keep the runs; by default runs/PAPER-FIGURE.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the experiments of a paper's figure, and say whether its claim is seen. The same command goes on after a stop."""
+    from .reproduce import list_command, reproduce_command
+
+    if paper is None or figure is None:
+        return list_command(paper, as_json)
+    return reproduce_command(paper, figure, tiny, seeds, set_ or [], out_dir, as_json)
+
+
+@app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs or of comparisons.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="The page to write.")] = None,

@@ -23,7 +23,7 @@ from ..reports import render, summary, write_report
 from ..runs import RunFolder, comparison_at, find_runs, folder_name, simulate
 from .app import err, show
 
-__all__ = ["folders_of", "prepare", "report_command", "run_command", "tell"]
+__all__ = ["carry_out", "folders_of", "prepare", "report_command", "run_command", "tell"]
 
 EXAMPLE = "dspodfl.toml"
 SHARED_FROM = 250_000  # numbers in all models together, from which a second thread pays (measured with softmax)
@@ -48,30 +48,49 @@ def run_command(
     else:
         comparison, out = prepare(file, settings, seed, out_dir)
     folders = folders_of(comparison, out)
-    torch.set_num_threads(threads or (_threads_of(folders) if resume is not None else None) or _threads(comparison))
+    again = f"go on with: peerloom run --resume {out}"
+    failures = carry_out(
+        comparison, folders, resume=resume is not None, again=again, device=device, threads=threads, record=record
+    )
+    tell(folders, out / "report.html", comparison.title, as_json)
+    if failures:
+        sys.exit(failures[0].exit_code)
+
+
+def carry_out(
+    comparison: Comparison,
+    folders: list[Path],
+    *,
+    resume: bool,
+    again: str,
+    device: str = "cpu",
+    threads: int | None = None,
+    record: bool = False,
+) -> list[PeerloomError]:
+    """Run every experiment into its folder, with bars; give the errors of those that diverged.
+
+    With `resume` what is done stays, and what was begun goes on. An interruption ends the program, and tells `again`.
+    """
+    torch.set_num_threads(threads or (_threads_of(folders) if resume else None) or _threads(comparison))
     failures: list[PeerloomError] = []
     with _Stop() as stop, _progress(comparison) as advance:
         for exp, folder in zip(comparison.experiments, folders, strict=True):
-            if resume is not None and _status(folder) == "done":
+            if resume and _status(folder) == "done":
                 advance(exp.name, exp.seed, exp.rounds)
                 continue
             try:
                 on_round = partial(advance, exp.name, exp.seed)
-                simulate(
-                    exp, device=device, out=folder, resume=resume is not None, on_round=on_round, stop=stop, record=record
-                )
+                simulate(exp, device=device, out=folder, resume=resume, on_round=on_round, stop=stop, record=record)
             except DivergedError as error:  # the others go on; the exit code says it at the end
                 failures.append(error)
                 err.print(f"{exp.name}, seed {exp.seed}: {error}", highlight=False, markup=False)
             if stop.asked:
                 break
     if stop.asked:
-        text = f"Interrupted. Nothing done so far is lost; go on with: peerloom run --resume {out}"
+        text = f"Interrupted. Nothing done so far is lost; {again}"
         err.print(text, highlight=False, markup=False, soft_wrap=True)
         sys.exit(130)
-    tell(folders, out / "report.html", comparison.title, as_json)
-    if failures:
-        sys.exit(failures[0].exit_code)
+    return failures
 
 
 def report_command(paths: list[Path], output: Path | None, as_json: bool) -> None:
