@@ -27,12 +27,15 @@ class Server:
     """Serves bytes by name; may break off after some bytes, ignore ranges, or be refused a name."""
 
     def __init__(self):
-        self.files, self.ranges, self.break_after, self.knows_ranges = {}, [], [], True
+        self.files, self.ranges, self.break_after, self.knows_ranges, self.busy = {}, [], [], True, 0
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 content = server.files.get(self.path.lstrip("/"))
+                if server.busy:
+                    server.busy -= 1
+                    return self.send_error(503)
                 if content is None:
                     return self.send_error(404)
                 asked = self.headers.get("Range") if server.knows_ranges else None
@@ -168,6 +171,14 @@ def test_the_next_address_is_tried(one, tmp_path, server):
     fetch(both, tmp_path)
     with pytest.raises(DataError, match=r"gone/train-images-idx3-ubyte.gz: 404"):
         fetch(dataclasses.replace(one, addresses=(f"{server.address}/gone",)), tmp_path / "other")
+
+
+def test_a_busy_server_is_asked_again(one, tmp_path, server):
+    server.busy = 2
+    fetch(one, tmp_path)
+    server.busy = 10
+    with pytest.raises(DataError, match="503"):
+        fetch(one, tmp_path / "other")
 
 
 def test_only_the_web_is_fetched_from(one, tmp_path):

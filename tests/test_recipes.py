@@ -5,6 +5,7 @@ import json
 import pytest
 from test_cli import peerloom
 
+from peerloom.cli.reproduce import list_command, reproduce_command
 from peerloom.config import comparison_from
 from peerloom.core import ConfigError
 from peerloom.recipes import RECIPES, outcome
@@ -110,6 +111,14 @@ def test_the_best_is_the_one_with_the_highest_median(tmp_path):
         last = {run.path.name: run.metrics["mean_accuracy"][-1] for run in of_point}
         assert {label: spread.median for label, spread in found.points[name].items()} == last
         assert last[found.best[name]] == max(last.values())
+
+
+def test_figures_are_listed_and_misspellings_named(capsys):
+    list_command("dspodfl", as_json=True)
+    assert [entry["figure"] for entry in json.loads(capsys.readouterr().out)] == list(DSPODFL)
+    for paper, figure, hint in (("dspodlf", "fig2a", "dspodfl"), ("dspodfl", "fig2z", "fig2")):
+        with pytest.raises(ConfigError, match=f"Did you mean '{hint}"):
+            reproduce_command(paper, figure, True, None, [], None, False)
 
 
 def test_the_command_reproduces_and_goes_on(tmp_path):

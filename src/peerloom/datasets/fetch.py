@@ -119,7 +119,8 @@ def _transfer(addresses: list[str], name: str, folder: Path, progress: Progress)
                 return part
             except HTTPError as error:
                 failures.append(f"{url}: {error.code} {error.reason}")
-                break  # the server answered, and asking again will not change its mind
+                if error.code < 500:
+                    break  # the server knows no better, and asking again will not change its mind
             except (URLError, OSError, http.client.HTTPException) as error:
                 failures.append(f"{url}: {getattr(error, 'reason', error)}")
                 time.sleep(0.2 * attempt)
