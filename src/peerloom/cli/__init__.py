@@ -1,5 +1,8 @@
-"""The command line. Heavy rooms are imported inside the commands, so that help comes at once."""
+"""The command line: `main` and, below it, one module per group of commands."""
 
-from .app import main
+from .app import app, main
+from .peer import peer_app
 
 __all__ = ["main"]
+
+app.add_typer(peer_app, name="peer")

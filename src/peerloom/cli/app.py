@@ -14,7 +14,7 @@ from rich.console import Console
 
 from .. import __version__
 
-__all__ = ["main"]
+__all__ = ["app", "main"]
 
 app = typer.Typer(
     help="Decentralized federated learning: many peers, private data, one model, no server.",
@@ -213,12 +213,6 @@ def bench(
     show(document, benchmark.render(document), as_json)
 
 
-def _add_groups() -> None:
-    from .peer import peer_app
-
-    app.add_typer(peer_app, name="peer")
-
-
 def show(document: Any, text: Any, as_json: bool) -> None:
     """The answer of a command: for machines, or for people."""
     if as_json:
@@ -237,7 +231,6 @@ def main() -> None:
         else:
             before(message, category, *place, **more)
 
-    _add_groups()
     before, warnings.showwarning = warnings.showwarning, tell
     try:
         app()

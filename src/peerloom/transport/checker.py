@@ -23,7 +23,7 @@ _MASS_SLACK = 1e-12
 
 
 def check_histories(histories: Mapping[str, Events]) -> list[str]:
-    """Everything that is wrong, one line each; an empty list is a clean bill. `histories` maps peers' ids to their events."""
+    """Everything that is wrong, one line each; an empty list is a clean bill. `histories`: peers' ids to their events."""
     events = {peer: list(lines) for peer, lines in histories.items()}
     found: list[str] = []
     for peer, lines in events.items():
