@@ -138,6 +138,36 @@ def test_asynchronous_peers_see_the_newest(pair):
     assert tally.superseded > 0
 
 
+def test_a_peer_that_runs_ahead_waits_without_being_taken_for_dead(tmp_path, ports):
+    roster = federation(2, [(0, 1)], ports)
+    settings = replace(QUICK, inbox=2, dead=0.4)
+    with (
+        endpoint(0, roster, tmp_path, ports[0], settings=settings) as a,
+        endpoint(1, roster, tmp_path, ports[1], settings=settings) as b,
+    ):
+        for round in range(1, 8):
+            a.send(b.me, parcel(round))
+        assert until(lambda: outgoing(a).tally.acked == 2)
+        time.sleep(3 * settings.dead)
+        link = outgoing(a)
+        assert (link.up, link.tally.acked) == (True, 2)
+        assert link.unacked_age > 2 * settings.dead
+        assert [b.take(a.me, round, 0, 5.0).round for round in range(1, 8)] == list(range(1, 8))
+        assert set(outgoing(a).reconnects) <= {"nobody_listens"}
+
+
+def test_lateness_is_told_in_words(tmp_path, ports):
+    roster, events = federation(2, [(0, 1)], ports), []
+    with endpoint(1, roster, tmp_path, ports[1], on_event=events.append) as b:
+        begin = time.monotonic()
+        assert b.take(roster.members[0].id, 3, 0, 30.0) is None
+        assert QUICK.wait - 0.1 < time.monotonic() - begin < QUICK.wait + 1, "a link that is down is not waited for"
+    texts = [event.text for event in events if event.kind == "late"]
+    assert len(texts) == 2
+    assert "peer-0 is late: 0.3 s, round 3, its link is down" in texts[0]
+    assert "peer-0 was given up for round 3" in texts[1]
+
+
 # -- broken connections
 
 
@@ -353,12 +383,12 @@ def test_a_forked_roster_is_refused_loudly(tmp_path, ports):
 class Member:
     """Speaks the protocol by hand, with a true key."""
 
-    def __init__(self, number, roster, port):
+    def __init__(self, number, roster, port, **changes):
         self.raw = socket.create_connection(("127.0.0.1", port), timeout=3)
         self.sock = client_context(identity(number), roster).wrap_socket(self.raw, server_hostname="peer")
         self.stream = Stream(self.sock, 3.0)
         hello = {"versions": [VERSION, VERSION], "run": RUN.run_id, "agreement": RUN.agreement, "incarnation": 5}
-        self.stream.send(Kind.HELLO, {**hello, "roster": roster.hash, "roster_version": roster.version})
+        self.stream.send(Kind.HELLO, {**hello, "roster": roster.hash, "roster_version": roster.version, **changes})
         try:
             self.stream.reply(Kind.HELLO_OK)
         except FrameError:
@@ -386,6 +416,15 @@ def hostile(tmp_path, ports):
 
 
 GOOD = np.ones(10).tobytes()
+
+
+def test_another_version_of_the_protocol_is_refused_not_guessed(tmp_path, ports):
+    roster = federation(2, [(0, 1)], ports)
+    with endpoint(1, roster, tmp_path, ports[1]) as b:
+        with pytest.raises(FrameError, match="REFUSE"):
+            Member(0, roster, ports[1], versions=[VERSION + 1, VERSION + 2])
+        assert refused(b, "protocol_version")
+        Member(0, roster, ports[1], versions=[VERSION, VERSION + 2]).close()
 
 
 def test_a_member_without_a_link_is_refused(tmp_path, ports):

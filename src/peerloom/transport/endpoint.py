@@ -191,30 +191,23 @@ class Endpoint:
         board, answers = self._board, dict[Wanted, Answer]()
         open_, begin = sorted(set(wanted)), board.clock()
         end, late = begin + deadline_seconds, begin + board.settings.late
-        told: set[str] = set()
+        told: dict[str, Wanted] = {}
         while True:
-            lines: list[tuple[str, str]] = []
             with board.lock:
                 now = board.clock()
                 open_ = [want for want in open_ if not self._answered(want, now, answers)]
-                if open_ and now >= late:
-                    slow = {want.peer: want for want in reversed(open_) if want.peer not in told}
-                    lines += [(peer, self._lateness(want, now - begin)) for peer, want in slow.items()]
-                lines += [
-                    (peer, f"{board.name(peer)} is no longer late: {now - begin:.1f} s")
-                    for peer in told - {want.peer for want in open_}
-                ]
-                if not open_ or now >= end:
+                if now >= end:
                     for want in open_:
                         self._pass_by(want)
                         answers[want] = None
-                    break
-                if not lines:
+                    open_ = []
+                lines = self._lateness(open_ if now >= late else [], answers, told, now - begin)
+                if open_ and not lines:
                     self._carrier.rest(min(end, self._next_look(open_, now, late)) - now)
-            told = (told | {peer for peer, _ in lines}) & {want.peer for want in open_}
             for peer, text in lines:
                 board.tell("late", peer, text)
-        return {want: answers[want] for want in wanted}
+            if not open_:
+                return {want: answers[want] for want in wanted}
 
     def expect(self, round: int) -> None:
         """This peer goes on at this round; what came for earlier ones, if it is started already, is dropped."""
@@ -264,11 +257,23 @@ class Endpoint:
         times = [edge.since + self._board.settings.wait for edge in edges if not edge.up]
         return min([*times, late if late > now else float("inf"), float("inf")])
 
-    def _lateness(self, want: Wanted, seconds: float) -> str:
-        edge = self._board.edges["in", want.peer]
-        down = self._board.clock() - edge.since
-        link = "its link is up" if edge.up else f"its link is down for {down:.1f} s"
-        return f"{self._board.name(want.peer)} is late: {seconds:.1f} s, round {want.round}, {link}"
+    def _lateness(
+        self, slow: list[Wanted], answers: dict[Wanted, Answer], told: dict[str, Wanted], seconds: float
+    ) -> list[tuple[str, str]]:
+        """What people should hear now: who is late, and what became of those who were."""
+        board, lines = self._board, []
+        for peer, want in list(told.items()):
+            if want in answers:
+                what = f"was given up for round {want.round}" if answers[want] is None else "is no longer late"
+                lines.append((peer, f"{board.name(peer)} {what}: {seconds:.1f} s"))
+                del told[peer]
+        for want in slow:
+            if want.peer not in told:
+                told[want.peer] = want
+                edge = board.edges["in", want.peer]
+                link = "its link is up" if edge.up else f"its link is down for {board.clock() - edge.since:.1f} s"
+                lines.append((want.peer, f"{board.name(want.peer)} is late: {seconds:.1f} s, round {want.round}, {link}"))
+        return lines
 
     # -- seeing
 

@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -263,8 +262,12 @@ class _Incoming:
         with self._board.lock:
             self._edge.frames[result] += 1
             self._edge.bytes[result] += size
-        hit("after_apply_before_ack")
-        self._stream.send(Kind.ACK, {"seq": seq, "result": result})
+        try:
+            hit("after_apply_before_ack")
+            self._stream.send(Kind.ACK, {"seq": seq, "result": result})
+        finally:  # the engine is woken last: it would compete with the acknowledgement for the interpreter
+            with self._board.lock:
+                self._board.touch()
 
     def _data(self, frame: Waiting) -> str:
         board, header, size = self._board, frame.header, frame.head.body_length
@@ -286,9 +289,8 @@ class _Incoming:
         self._stream.body(frame, body.data.cast("B"), tell_progress=True)
         judge_values(body, board.settings.largest_norm)
         body.flags.writeable = False
-        parcel = Parcel(header["channel"], header["round"], header["turn"], body)
         order = {key: header[key] for key in ("epoch", "incarnation", "seq")}
-        parcel = replace(parcel, peer=self._peer, **order)
+        parcel = Parcel(header["channel"], header["round"], header["turn"], body, self._peer, **order)
         hit("before_apply")
         if header["keep"] == "every":
             self._wait_for_room(parcel)
@@ -297,7 +299,6 @@ class _Incoming:
             place = {"round": parcel.round, "turn": parcel.turn, "channel": parcel.channel, "keep": header["keep"]}
             board.record("apply", **{"from": self._peer}, result=result, life=board.incarnation, **order, **place)
             board.news += 1
-            board.touch()
         return result
 
     def _skip(self, frame: Waiting) -> str:
@@ -309,7 +310,6 @@ class _Incoming:
             order_ = {key: header[key] for key in ("epoch", "incarnation", "seq")}
             board.record("apply", **{"from": self._peer}, result=result, life=board.incarnation, **order_, **place)
             board.news += 1
-            board.touch()
         return result
 
     def _wait_for_room(self, parcel: Parcel) -> None:

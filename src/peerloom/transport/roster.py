@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ class Roster:
 
     # -- trust
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """SHA-256 of the canonical form, without the signature."""
         return hashlib.sha256(self.canonical()).hexdigest()
