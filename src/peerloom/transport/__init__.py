@@ -24,6 +24,7 @@ from .identity import Identity, read_id, short_id, spelled_id
 from .invitations import Invitation, InvitationBook, join_request
 from .kit import Kit, read_kit, write_kit
 from .memory import CrashedError, Faults, MemoryNetwork
+from .post import Post
 from .roster import Link, Member, Roster, RosterBook
 from .sums import Flow, Inflow, Outflow
 from .types import (
@@ -33,7 +34,6 @@ from .types import (
     LinkState,
     OutboxFullError,
     Parcel,
-    Post,
     Receipt,
     RunIdentity,
     Settings,

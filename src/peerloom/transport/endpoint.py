@@ -6,43 +6,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from ..errors import ConfigError, PeerError
 from .board import Board
+from .carrier import Carrier, TlsCarrier
 from .files import StateFolder
 from .history import History
 from .identity import Identity
-from .link import Credentials, OutLink
-from .listener import Listener
+from .link import Credentials
 from .outbox import Outbox
 from .roster import Roster, RosterBook
 from .types import Event, Keep, LinkState, Parcel, Receipt, RunIdentity, Settings, Skipped, Wanted
 
-__all__ = ["Carrier", "Endpoint"]
+__all__ = ["Endpoint"]
 
-_GOODBYE = 0.5  # seconds in which all links together may finish what they are at
 Answer = Parcel | Skipped | None
-
-
-class Carrier(Protocol):
-    """What moves frames between boards, and passes time."""
-
-    @property
-    def port(self) -> int:
-        """Where it listens; 0 if nowhere."""
-
-    def start(self) -> None:
-        """Begin."""
-
-    def stop(self) -> None:
-        """End, and leave nothing behind."""
-
-    def wake(self, peer: str) -> None:
-        """There is something to send to this peer."""
-
-    def rest(self, seconds: float) -> None:
-        """Wait, with the board's lock held, until the board changes or the time is over."""
 
 
 class Endpoint:
@@ -71,7 +50,7 @@ class Endpoint:
             incarnation = self._folder.next_incarnation()
             chosen = settings or Settings()
             board = Board(identity.id, book.current, run, incarnation, chosen, time.monotonic, on_event, history)
-            self._build(board, _TlsCarrier(board, Credentials(identity), listen), book.offer, self._folder.close)
+            self._build(board, TlsCarrier(board, Credentials(identity), listen), book.offer, self._folder.close)
         except BaseException:
             self._folder.close()
             raise
@@ -297,57 +276,3 @@ class Endpoint:
         roster.verify(self.roster.founder)
         self._keep(roster)
         self._board.adopt(roster)
-
-
-class _TlsCarrier:
-    """Threads and sockets: a listener for what comes in, an `OutLink` per neighbour."""
-
-    def __init__(self, board: Board, credentials: Credentials, listen: tuple[str, int]) -> None:
-        self._board, self._credentials = board, credentials
-        self._listener = Listener(board, credentials, listen)
-        self._links: dict[str, OutLink] = {}
-        self._started = self._stopped = False
-        self.port = self._listener.port
-        board.rewire = self._rewire
-
-    def start(self) -> None:
-        if not self._started:
-            self._started = True
-            self._listener.start()
-            self._rewire()
-
-    def stop(self) -> None:
-        with self._board.lock:
-            stopped, self._stopped = self._stopped, True
-            links = list(self._links.values())
-        if stopped:
-            return
-        for link in links:
-            link.stop()
-        end = time.monotonic() + _GOODBYE
-        for link in links:
-            link.end(max(0.0, end - time.monotonic()))
-        self._listener.stop()
-
-    def wake(self, peer: str) -> None:
-        link = self._links.get(peer)
-        if link is not None:
-            link.wake()
-
-    def rest(self, seconds: float) -> None:
-        self._board.changed.wait(max(seconds, 0.0))
-
-    def _rewire(self) -> None:
-        board = self._board
-        with board.lock:
-            if not self._started or self._stopped:
-                return
-            gone = [self._links.pop(peer) for peer in list(self._links) if peer not in board.outboxes or board.barred(peer)]
-            for link in gone:
-                link.stop()
-                link.cut()
-            for peer in board.outboxes:
-                if peer not in self._links and not board.barred(peer):
-                    self._links[peer] = OutLink(board, self._credentials, peer)
-                    self._links[peer].start()
-        self._listener.rewire()

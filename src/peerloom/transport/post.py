@@ -1,0 +1,82 @@
+"""What an engine may ask of a transport, whatever carries the parcels."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from .roster import Roster
+from .types import Keep, LinkState, Parcel, Receipt, Skipped, Wanted
+
+__all__ = ["Post"]
+
+
+class Post(Protocol):
+    """What an engine needs of a transport. `Endpoint` is one, over TLS or over a `MemoryNetwork`.
+
+    All methods may be called from any thread. Peers are named by their id (see `Roster.member`).
+    """
+
+    @property
+    def me(self) -> str:
+        """The id of this peer."""
+
+    @property
+    def roster(self) -> Roster:
+        """The roster in use."""
+
+    @property
+    def incarnation(self) -> int:
+        """How often this peer was started on its state directory."""
+
+    def start(self) -> None:
+        """Open the links; returns at once."""
+
+    def close(self) -> None:
+        """Say goodbye and end every thread."""
+
+    def send(self, peer: str, parcel: Parcel, keep: Keep = "every") -> Receipt:
+        """Queue a parcel for a neighbour; returns at once.
+
+        'every': all arrive, in order, exactly once per life of the receiver; `OutboxFullError` if too many wait.
+        'newest': a parcel that is not yet on its way is replaced by the next one of its channel, and counted superseded.
+        """
+
+    def skip(self, round: int, peer: str | None = None) -> None:
+        """Tell a neighbour, or all, that nothing is sent for rounds up to this one beyond what was sent already."""
+
+    def withdraw(self, peer: str, before_round: int) -> int:
+        """Drop unsent parcels of older rounds (counted superseded); how many they were."""
+
+    def settle(self, receipts: list[Receipt] | None, deadline_seconds: float) -> bool:
+        """Wait until none of these, or with None nothing at all, is pending; False if the deadline came first."""
+
+    def take(self, peer: str, round: int, turn: int, deadline_seconds: float) -> Parcel | Skipped | None:
+        """The parcel of this round, once. None: late, or the link is down for longer than `Settings.wait`.
+
+        Rounds and turns are taken in order. Whatever lies before what is asked for is dropped, and what arrives after
+        None was returned is counted stale (and still seen by `newest`).
+        """
+
+    def take_all(self, wanted: list[Wanted], deadline_seconds: float) -> dict[Wanted, Parcel | Skipped | None]:
+        """The same for many at once: returns as soon as each is there, skipped or given up."""
+
+    def expect(self, round: int) -> None:
+        """This peer goes on at this round: older parcels are stale, and neighbours send again what they retained since."""
+
+    def newest(self, peer: str, channel: int) -> Parcel | None:
+        """The newest parcel that came on a channel; it stays there."""
+
+    def wait_news(self, seen: int, deadline_seconds: float) -> int:
+        """Wait until more than `seen` parcels and skips have arrived in all; the count now. Start with 0."""
+
+    def links(self) -> list[LinkState]:
+        """Every directed link of this peer."""
+
+    def refusals(self) -> dict[str, int]:
+        """Connections and frames refused here, by reason, peers and strangers together."""
+
+    def offered(self) -> Roster | None:
+        """A newer roster of the founder that neighbours brought and that waits for `adopt`."""
+
+    def adopt(self, roster: Roster) -> None:
+        """Use a newer roster. Links of removed members close at once; a new epoch makes all older parcels stale."""

@@ -1,0 +1,31 @@
+"""Every transport is a `Post`: the same methods, and nothing of torch behind them."""
+
+import inspect
+import subprocess
+import sys
+
+from peerloom.transport import Endpoint, Post
+
+
+def test_an_endpoint_is_a_post():
+    for name, member in inspect.getmembers(Post):
+        if name.startswith("_"):
+            continue
+        ours = getattr(Endpoint, name)
+        if inspect.isfunction(member):
+            wanted, found = inspect.signature(member), inspect.signature(ours)
+            assert list(wanted.parameters) == list(found.parameters), name
+            defaults = [p.default for p in wanted.parameters.values()]
+            assert defaults == [p.default for p in found.parameters.values()], name
+        else:
+            assert isinstance(ours, property), name
+
+
+def test_the_transport_needs_no_torch():
+    code = (
+        "import sys, peerloom.transport\n"
+        "heavy = {'torch', 'polars', 'plotly', 'sklearn', 'scipy', 'networkx', 'pydantic', 'typer'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
