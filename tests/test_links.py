@@ -245,31 +245,29 @@ def test_failures_at_every_point_are_survived(point, pair):
     assert outgoing(a).tally.acked == 4
 
 
-def test_slow_is_not_dead(tmp_path, ports):
-    """A transfer that takes longer than `dead` but advances is left alone."""
-    run = replace(RUN, channels={0: Channel("float64", (2_000_000,))})
+def test_slow_is_not_dead(tmp_path, ports, monkeypatch):
+    """A transfer that takes longer than `dead` but advances is left alone: the sender hears of it while it waits."""
+    run = replace(RUN, channels={0: Channel("float64", (500_000,))})
     roster = federation(2, [(0, 1)], ports)
     settings = replace(QUICK, dead=0.5)
+    original = Stream._fill
+
+    def dripping(self, into):
+        if len(into) > 100_000:
+            time.sleep(0.1)
+        original(self, into)
+
     with (
         endpoint(0, roster, tmp_path, ports[0], run, settings) as a,
         endpoint(1, roster, tmp_path, ports[1], run, settings) as b,
     ):
-        original = Stream._fill
-
-        def dripping(self, into):
-            if len(into) > 100_000:
-                time.sleep(0.02)
-            original(self, into)
-
-        Stream._fill = dripping
-        try:
-            begin = time.monotonic()
-            a.send(b.me, Parcel(0, 1, 0, np.ones(2_000_000)))
-            assert b.take(a.me, 1, 0, 20.0) is not None
-            assert time.monotonic() - begin > 2 * settings.dead
-        finally:
-            Stream._fill = original
-        assert not outgoing(a).reconnects or set(outgoing(a).reconnects) == {"nobody_listens"}
+        monkeypatch.setattr(Stream, "_fill", dripping)
+        begin = time.monotonic()
+        a.send(b.me, Parcel(0, 1, 0, np.ones(500_000)))
+        assert b.take(a.me, 1, 0, 20.0) is not None
+        assert time.monotonic() - begin > 2 * settings.dead
+        assert a.settle(None, 5.0)
+        assert set(outgoing(a).reconnects) <= {"nobody_listens"}
 
 
 # -- strangers
@@ -498,6 +496,24 @@ def test_slow_handshakes_are_ended_and_floods_refused(tmp_path, ports):
             assert b.take(a.me, 1, 0, 5.0).round == 1, "who belongs here still gets in"
         for sock in idle:
             sock.close()
+
+
+def test_a_greeting_that_drips_is_ended(tmp_path, ports):
+    """Every byte comes in time, the whole does not: even a member has ten seconds (here 0.6) from dialling to HELLO."""
+    roster = federation(2, [(0, 1)], ports)
+    with endpoint(1, roster, tmp_path, ports[1], settings=replace(QUICK, handshake=0.6)) as b:
+        begin = time.monotonic()
+        with socket.create_connection(("127.0.0.1", ports[1])) as raw:
+            slow = client_context(identity(0), roster).wrap_socket(raw, server_hostname="peer")
+            for byte in encode(Kind.PING, {"stamp": 1})[:27]:
+                try:
+                    slow.sendall(bytes([byte]))
+                except OSError:
+                    break
+                time.sleep(0.1)
+            slow.close()
+        assert b.refusals() == {"handshake_timeout": 1}
+        assert time.monotonic() - begin < 2.0
 
 
 def test_an_older_life_of_a_peer_is_refused(tmp_path, ports):

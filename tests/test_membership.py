@@ -149,7 +149,8 @@ def test_versions_only_grow_and_forks_are_refused(tmp_path):
     assert book.offer(second)
     assert not book.offer(PAIR)
     assert not book.offer(second)
-    for fork in (PAIR.amended(identity(0), run="other"), PAIR.amended(identity(0)).amended(identity(0))):
+    other = PAIR.amended(identity(0), run="other", new_epoch=True)
+    for fork in (other, other.amended(identity(0)), PAIR.amended(identity(0)).amended(identity(0))):
         with pytest.raises(PeerError, match="signed twice"):
             book.offer(fork)
     assert book.offer(third)

@@ -103,7 +103,7 @@ class Incoming:
             self._stream.discard(frame)
             return "duplicate"
         body = np.empty(size // np.dtype(channel.dtype).itemsize, np.dtype(channel.dtype).newbyteorder("<"))
-        self._stream.body(frame, body.data.cast("B"), tell_progress=True)
+        self._stream.body(frame, body.data.cast("B"), board.settings.heartbeat)
         judge_values(body, board.settings.largest_norm)
         body.flags.writeable = False
         order = {key: header[key] for key in ("epoch", "incarnation", "seq")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import select
 import socket
 import ssl
@@ -18,7 +19,7 @@ from .frames import PREFIX_LENGTH, FrameError, Head, Kind, check_body, encode, r
 __all__ = ["Stream", "Waiting", "tune"]
 
 _CHUNK = 65536  # one deadline for each: a slow transfer that advances never times out
-_PROGRESS_EVERY = 1.0
+_DRAIN_EVERY = 1.0  # seconds between two looks at what the receiver said meanwhile
 
 
 class Waiting(NamedTuple):
@@ -57,7 +58,7 @@ class Stream:
             if at <= half < at + _CHUNK:
                 hit("mid_body")
             self._sock.sendall(body[at : at + _CHUNK])
-            if time.monotonic() - drained > _PROGRESS_EVERY:
+            if time.monotonic() - drained > _DRAIN_EVERY:
                 drained = time.monotonic()
                 self._drain_progress()
 
@@ -73,8 +74,8 @@ class Stream:
             check_body(head, packed, b"")
         return Waiting(head, header, packed)
 
-    def body(self, frame: Waiting, into: memoryview, tell_progress: bool = False) -> None:
-        """The body of a frame into memory of exactly its length; says every second that it advances, if asked to."""
+    def body(self, frame: Waiting, into: memoryview, tell_every: float = math.inf) -> None:
+        """The body of a frame into memory of exactly its length; says now and then that it advances, if asked to."""
         digest = xxhash.xxh3_64(frame.packed)
         done, told = 0, time.monotonic()
         while done < len(into):
@@ -82,7 +83,7 @@ class Stream:
             self._fill(into[done:upto])
             digest.update(into[done:upto])
             done = upto
-            if tell_progress and time.monotonic() - told > _PROGRESS_EVERY:
+            if time.monotonic() - told > tell_every:
                 told = time.monotonic()
                 self.send(Kind.PROGRESS, {"received": done})
         if digest.intdigest() != frame.head.checksum:
