@@ -1,5 +1,6 @@
 """Real TLS links on loopback: order and once over broken connections, and every stranger refused for the right reason."""
 
+import contextlib
 import socket
 import ssl
 import struct
@@ -140,7 +141,7 @@ def test_asynchronous_peers_see_the_newest(pair):
 
 def test_a_peer_that_runs_ahead_waits_without_being_taken_for_dead(tmp_path, ports):
     roster = federation(2, [(0, 1)], ports)
-    settings = replace(QUICK, inbox=2, dead=0.4)
+    settings = replace(QUICK, inbox=2, dead=0.8)
     with (
         endpoint(0, roster, tmp_path, ports[0], settings=settings) as a,
         endpoint(1, roster, tmp_path, ports[1], settings=settings) as b,
@@ -148,10 +149,10 @@ def test_a_peer_that_runs_ahead_waits_without_being_taken_for_dead(tmp_path, por
         for round in range(1, 8):
             a.send(b.me, parcel(round))
         assert until(lambda: outgoing(a).tally.acked == 2)
-        time.sleep(3 * settings.dead)
+        time.sleep(2 * settings.dead)
         link = outgoing(a)
         assert (link.up, link.tally.acked) == (True, 2)
-        assert link.unacked_age > 2 * settings.dead
+        assert link.unacked_age > settings.dead
         assert [b.take(a.me, round, 0, 5.0).round for round in range(1, 8)] == list(range(1, 8))
         assert set(outgoing(a).reconnects) <= {"nobody_listens"}
 
@@ -223,8 +224,9 @@ def test_a_replayed_session_is_worth_nothing(tmp_path, ports):
         assert b.take(a.me, 1, 0, 5.0).round == 1
         applied = dict(incoming(b).frames)
         with socket.create_connection(("127.0.0.1", ports[1])) as thief:
-            for data in list(middle.recorded):
-                thief.sendall(data)
+            with contextlib.suppress(OSError):  # the other side may hang up before it has heard all
+                for data in list(middle.recorded):
+                    thief.sendall(data)
             assert until(lambda: sum(b.refusals().values()) == 1)
         assert dict(incoming(b).frames) == applied
     middle.close()
@@ -249,12 +251,12 @@ def test_slow_is_not_dead(tmp_path, ports, monkeypatch):
     """A transfer that takes longer than `dead` but advances is left alone: the sender hears of it while it waits."""
     run = replace(RUN, channels={0: Channel("float64", (500_000,))})
     roster = federation(2, [(0, 1)], ports)
-    settings = replace(QUICK, dead=0.5)
+    settings = replace(QUICK, dead=0.8)
     original = Stream._fill
 
     def dripping(self, into):
         if len(into) > 100_000:
-            time.sleep(0.1)
+            time.sleep(0.12)
         original(self, into)
 
     with (
@@ -265,7 +267,7 @@ def test_slow_is_not_dead(tmp_path, ports, monkeypatch):
         begin = time.monotonic()
         a.send(b.me, Parcel(0, 1, 0, np.ones(500_000)))
         assert b.take(a.me, 1, 0, 20.0) is not None
-        assert time.monotonic() - begin > 2 * settings.dead
+        assert time.monotonic() - begin > 1.5 * settings.dead
         assert a.settle(None, 5.0)
         assert set(outgoing(a).reconnects) <= {"nobody_listens"}
 
