@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,6 +68,8 @@ def test_rounds_between_two_peers(pair):
     assert (tally.created, tally.acked, tally.balanced) == (29, 29, True)
     assert incoming(b).frames["applied"] == 29
     assert until(lambda: outgoing(a).rtt is not None and outgoing(a).rtt < 0.5)
+    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+    assert outgoing(a).congestion == "bbr" or not available.exists() or "bbr" not in available.read_text()
 
 
 def test_large_parcels_of_every_agreed_length(pair):
@@ -563,6 +566,7 @@ def test_peers_bring_each_other_the_newer_roster(tmp_path, ports):
     with endpoint(1, roster, tmp_path, ports[1]) as b:
         with endpoint(0, newer, tmp_path, ports[0]):
             assert until(lambda: b.roster.version == 2), "same epoch: adopted at once"
+        assert Roster.from_bytes((tmp_path / "state-1" / "roster.json").read_bytes(), roster.founder).version == 2
         with endpoint(0, epoch, tmp_path, ports[0]) as a:
             assert until(lambda: b.offered() is not None)
             assert b.roster.version == 2

@@ -30,6 +30,7 @@ class Edge:
     since: float
     up: bool = False
     rtt: float | None = None
+    congestion: str = ""
     frames: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     reconnects: Counter[str] = field(default_factory=Counter)
@@ -63,6 +64,7 @@ class Board:
         self.refusals: Counter[str] = Counter()
         self.offered: Roster | None = None
         self.rewire: Callable[[], None] = lambda: None  # the carrier opens and closes links after a change of roster
+        self.keep: Callable[[Roster], object] = lambda roster: None  # where an adopted roster is written first
         self._on_event = on_event
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
@@ -138,6 +140,7 @@ class Board:
                     dict(edge.bytes),
                     dict(edge.reconnects),
                     self.outboxes[edge.peer].tally if edge.direction == "out" else Tally(),
+                    edge.congestion,
                 )
                 for _, edge in sorted(self.edges.items())
             ]
@@ -164,6 +167,7 @@ class Board:
         with self.lock:
             if not roster.succeeds(self.roster):
                 raise PeerError(f"Version {roster.version} of the roster is not newer than version {self.roster.version}.")
+            self.keep(roster)
             new_epoch = roster.epoch != self.roster.epoch
             self.roster = roster
             if self.offered is not None and self.offered.version <= roster.version:

@@ -50,7 +50,8 @@ class Endpoint:
             incarnation = self._folder.next_incarnation()
             chosen = settings or Settings()
             board = Board(identity.id, book.current, run, incarnation, chosen, time.monotonic, on_event, history)
-            self._build(board, TlsCarrier(board, Credentials(identity), listen), book.offer, self._folder.close)
+            board.keep = book.offer
+            self._build(board, TlsCarrier(board, Credentials(identity), listen), self._folder.close)
         except BaseException:
             self._folder.close()
             raise
@@ -59,11 +60,11 @@ class Endpoint:
     def over(cls, board: Board, carrier: Carrier) -> Self:
         """An endpoint over another carrier than TLS, such as the memory of a test."""
         endpoint = cls.__new__(cls)
-        endpoint._build(board, carrier, lambda roster: True, lambda: None)
+        endpoint._build(board, carrier, lambda: None)
         return endpoint
 
-    def _build(self, board: Board, carrier: Carrier, keep: Callable[[Roster], bool], release: Callable[[], None]) -> None:
-        self._board, self._carrier, self._keep, self._release = board, carrier, keep, release
+    def _build(self, board: Board, carrier: Carrier, release: Callable[[], None]) -> None:
+        self._board, self._carrier, self._release = board, carrier, release
         board.record("start", incarnation=board.incarnation, version=board.roster.version, epoch=board.roster.epoch)
 
     # -- life
@@ -273,6 +274,4 @@ class Endpoint:
 
     def adopt(self, roster: Roster) -> None:
         """Use a newer roster."""
-        roster.verify(self.roster.founder)
-        self._keep(roster)
         self._board.adopt(roster)

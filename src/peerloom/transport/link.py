@@ -124,7 +124,7 @@ class OutLink(threading.Thread):
         roster = board.roster
         raw = _dial(roster.member(self._peer).addresses, settings.dead)
         with raw:
-            tune(raw, settings.dead, settings.congestion)
+            self._edge.congestion = tune(raw, settings.dead, settings.congestion)
             raw.settimeout(settings.dead)
             with self._credentials.client(roster).wrap_socket(raw, server_hostname="peer") as sock:
                 peer_of(sock, roster, self._peer)

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError
+from ..errors import ConfigError, PeerError
 
 __all__ = [
     "Channel",
@@ -36,7 +36,7 @@ Vector = NDArray[np.floating[Any]]
 _DTYPES = ("float32", "float64")
 
 
-class OutboxFullError(ConfigError):
+class OutboxFullError(PeerError):
     """More parcels wait for one peer than `Settings.outbox` allows; nothing was queued."""
 
 
@@ -89,7 +89,7 @@ class RunIdentity:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Parcel:
     """One vector on one channel of one link, in one round and turn.
 
@@ -142,7 +142,7 @@ class Wanted(NamedTuple):
     turn: int
 
 
-@dataclass
+@dataclass(eq=False)
 class Receipt:
     """What became of one parcel: 'pending', then 'acked', 'superseded' or 'refused' (with the receiver's reason).
 
@@ -175,7 +175,8 @@ class LinkState:
     """One directed link as it is now.
 
     `frames` and `bytes` count by result. Outgoing: sent, acked, refused_WHY. Incoming: applied, duplicate, stale,
-    refused_WHY. `reconnects` counts lost connections by reason. `rtt` and `unacked_age` are in seconds.
+    refused_WHY. `reconnects` counts lost connections by reason. `rtt` and `unacked_age` are in seconds;
+    `congestion` is how TCP reacts to loss on an outgoing link ('bbr' where the kernel has it).
     """
 
     peer: str
@@ -189,6 +190,7 @@ class LinkState:
     bytes: Mapping[str, int] = field(default_factory=dict)
     reconnects: Mapping[str, int] = field(default_factory=dict)
     tally: Tally = Tally()
+    congestion: str = ""
 
 
 @dataclass(frozen=True)
