@@ -23,7 +23,7 @@ FLOORS = [
     {"experiment"},
     {"registry"},
     {"config"},
-    {"engines"},
+    {"engines", "theory"},
     {"measures"},
     {"runs"},
     {"peers"},
