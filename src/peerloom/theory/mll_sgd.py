@@ -30,8 +30,9 @@ class Setting:
 
 
 def zeta(H: ArrayLike, b: ArrayLike | None = None) -> float:
-    """The second largest |eigenvalue| of the hubs' matrix H (erratum E-M5: of D x D). H is symmetric in the b-weighted norm
-    (H_ij b_j = H_ji b_i), so its eigenvalues are real.
+    """The second largest |eigenvalue| of the hubs' matrix H (erratum E-M5: of D x D).
+
+    In the b-weighted norm H is symmetric (H_ij b_j = H_ji b_i), so its eigenvalues are real.
     """
     H = np.asarray(H, np.float64)
     root = np.sqrt(np.ones(len(H)) if b is None else np.asarray(b, np.float64))

@@ -78,8 +78,10 @@ def c_one(links: Links, t: Ids, p: float, zeta: float) -> float:
 
 
 def growth(links: Links, t: Ids, p: float, k0: int) -> Bound:
-    """The largest growth factor gamma of sigma, (zeta + sqrt C_1)^(-2 / k0). The printed condition (12) can never hold (erratum
-    E-A7), so there is no printed value; this one is the supplement's eq. (45), on which the proof rests.
+    """The largest growth factor gamma of sigma, (zeta + sqrt C_1)^(-2 / k0).
+
+    The printed condition (12) can never hold (erratum E-A7), so there is no printed value; this one is the supplement's
+    eq. (45), on which the proof rests.
     """
     z = zeta(links)
     if z.truth is None or not z.holds:
@@ -105,7 +107,7 @@ def sigma_least(alpha: float, bound: float, gamma: float, delta: float, t_least:
 
 
 def path_length(sigma: float, gamma: float, t: int) -> float:
-    """The sum of all steps, gamma / (sigma^0 t (gamma - 1)): no model moves further than this times its gradients (E-A10)."""
+    """The sum of all steps, gamma / (sigma^0 t (gamma - 1)): no model moves further than this times its gradients."""
     return math.inf if gamma <= 1 else gamma / (sigma * t * (gamma - 1))
 
 

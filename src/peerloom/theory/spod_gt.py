@@ -1,6 +1,6 @@
 """Spod-GT (Zehtabi et al.), the network: Perron vectors, contractions printed and exact, and how sure links must be.
 
-`ph` are the links' probabilities phat_ij. The printed contraction is close to 1 on any graph; the exact one is to be trusted.
+`ph` are the links' probabilities phat_ij. The printed contraction is close to 1 on any graph; trust the exact one.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ class Mixing:
         return self.rho_hat[0] + 2 * self.rho_zero[0], self.rho_hat[1] + self.rho_zero[1]
 
     def models(self) -> Bound:
-        """How much squared disagreement of the models a round leaves: rhotilde_A (Lemma B.4) beside the exact expectation."""
+        """How much squared disagreement of the models a round leaves: rhotilde_A (Lemma B.4) beside the exact value."""
         limit = (1 - self.rho_hat[0]) / 4
         why = f"it needs rhohat_0,A = {self.rho_zero[0]:.4g} <= (1 - rhohat_A) / 4 = {limit:.4g}"
         holds = self.rho_zero[0] <= limit
         return Bound(self.rho_tilde[0], pull_contraction(self.links, self.ph, self.phi)[0], holds, "" if holds else why)
 
     def trackers(self) -> Bound:
-        """The same for the trackers: rhotilde_B (Lemma B.4) beside the exact expectation."""
+        """The same for the trackers: rhotilde_B (Lemma B.4) beside the exact value."""
         limit = (1 - self.rho_hat[1]) / 2
         why = f"it needs rhohat_0,B = {self.rho_zero[1]:.4g} <= (1 - rhohat_B) / 2 = {limit:.4g}"
         holds = self.rho_zero[1] <= limit
@@ -103,8 +103,9 @@ class Mixing:
         return logs[0], logs[1]
 
     def least_probability_doubly_stochastic(self) -> tuple[float, float]:
-        """The same where A and B are doubly stochastic: the root of p^2 = k (1 - p), k = 16 (m-1) (max a)^2 D K / (m (min a)^2)
-        (4 in place of 16 for b); the probabilities themselves.
+        """The same where A and B are doubly stochastic, as the probabilities themselves.
+
+        The root of p^2 = k (1 - p) with k = 16 (m - 1) (max a)^2 D K / (m (min a)^2); 4 in place of 16 for b.
         """
         m, DK = self.m, math.prod(self.paths)
         ks = [

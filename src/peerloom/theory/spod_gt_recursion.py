@@ -1,8 +1,8 @@
 """Spod-GT (Zehtabi et al.), the recursion: its constants, Psi, the step bound and the conditions of its theorem.
 
-Letters as in the paper: p_i the clients' probabilities, B_i of D_i samples in a batch, L_i smoothness, noise sigma_0, sigma_1,
-diversity delta_0, delta_1. The printed recursion drops terms that the paper's own lemmas have (erratum E-S13), so these are
-values to report and never to rely on.
+Letters as in the paper: p_i the clients' probabilities, B_i of D_i samples in a batch, L_i smoothness, noise sigma_0 and
+sigma_1, diversity delta_0 and delta_1. The printed recursion drops terms that the paper's own lemmas have (erratum E-S13),
+so these are values to report and never to rely on.
 """
 
 from __future__ import annotations
@@ -156,9 +156,7 @@ def corollary(rounds: int, samples: int) -> tuple[float, float, float]:
 
 
 def step_bound(net: Mixing, who: Clients) -> Bound:
-    """Proposition 4.8, eq. (14), with its second entry as the factor it is (erratum E-S11). The truth is found by bisection
-    on rho(Psi) < 1.
-    """
+    """Proposition 4.8, eq. (14), its second entry as the factor it is (erratum E-S11); the truth bisects on rho(Psi) < 1."""
     A, B = net.rho_tilde
     if max(A, B) >= 1:
         return Bound(None, None, False, f"the printed contractions reach 1: rhotilde_A = {A:.4g}, rhotilde_B = {B:.4g}")
@@ -188,8 +186,9 @@ def final_rate(net: Mixing, Gamma1: float, Gamma2: float, Gamma3: float) -> floa
 def participation(
     net: Mixing, who: Clients, eta: Floats, samples: Floats, Gamma2: float = 2.0, Gamma3: float = 2.0
 ) -> dict[str, Bound]:
-    """Proposition 4.9 as a checker: the least p_i, batch, link probability and evenness, and the largest step, each beside
-    what there is (`truth`). kappa_2 depends on p and B and Gamma_1 on rho(Psi) at this step, so it does not solve for them.
+    """Proposition 4.9 as a checker: each least value, and the largest step, beside what there is (`truth`).
+
+    kappa_2 depends on p and B, and Gamma_1 on rho(Psi) at this step, so it checks and does not solve.
     """
     m, k, phi, pi = net.m, kappas(net, who), net.phi, net.pi
     B = net.rho_tilde[1]
@@ -227,8 +226,9 @@ def final_bound(
     spread: tuple[float, float] = (0.0, 0.0),
     gammas: tuple[float, float, float] = (2.0, 2.0, 2.0),
 ) -> Bound:
-    """Theorem 4.10, eq. (94): the mean of E|grad F|^2 over rounds 0 to k; `spread` is (X^0, Y^0). The truth has the
-    1 / (1 - rho_Psi) that its last term misses (erratum E-S13).
+    """Theorem 4.10, eq. (94): the mean of E|grad F|^2 over rounds 0 to k; `spread` is (X^0, Y^0).
+
+    The truth has the 1 / (1 - rho_Psi) that its last term misses (erratum E-S13).
     """
     k, m, B = kappas(net, who), net.m, net.rho_tilde[1]
     rho = rho_psi(net, k, eta)
