@@ -90,6 +90,14 @@ class BernoulliActivity:
         """b_ij."""
         return self._links[layer].able(t)
 
+    def node_chance(self, t: int) -> Floats:
+        """How likely each client computes: d_i, and 0 where a 0 was given."""
+        return self._nodes.chance(t)
+
+    def link_chance(self, t: int, layer: str) -> Floats:
+        """How likely each link fires: b_ij, and 0 where a 0 was given."""
+        return self._links[layer].chance(t)
+
     def clipped(self) -> tuple[int, int]:
         """How many rows, and how many links (both directions counted), the first probabilities were clipped for."""
         return self._nodes.clipped(0), sum(coins.clipped(0) for coins in self._links.values())
@@ -110,17 +118,18 @@ class Coins:
 
     def flip(self, t: int) -> Bools:
         """How the coins of round t fall."""
-        return self._draws(self._stream, t, self._ids)[:, 0] < self._probability(t)
+        return self._draws(self._stream, t, self._ids)[:, 0] < self.chance(t)
 
     def able(self, t: int) -> Floats:
         """The probabilities that costs are reckoned with: never below the clip."""
-        return np.maximum(self._probability(t), self._schedule.clip)
+        return np.maximum(self.chance(t), self._schedule.clip)
 
     def clipped(self, t: int) -> int:
         """How many probabilities were raised to the clip."""
-        return int((self._probability(t) != self._raw).sum())
+        return int((self.chance(t) != self._raw).sum())
 
-    def _probability(self, t: int) -> Floats:
+    def chance(self, t: int) -> Floats:
+        """The probabilities that coins fall by: clipped, but 0 where a 0 was given."""
         epoch = max(t - 1, 0) // self._schedule.redraw if self._schedule.redraw else 0  # rounds count from 1
         if epoch != self._epoch:
             self._epoch, clip = epoch, self._schedule.clip

@@ -40,7 +40,7 @@ class Floor:
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """DSpodFL's rule on quadratics A [m, n, n], b [m, n]: links fire with chances p, clients compute with d, a fixed step."""
+    """DSpodFL's rule on quadratics A [m, n, n], b [m, n]: links fire with chances p, clients compute with d, fixed step."""
 
     links: Links
     p: Floats

@@ -25,6 +25,7 @@ __all__ = [
     "Moment",
     "UnsettledError",
     "expected",
+    "laplacian",
     "left_perron",
     "pull_contraction",
     "pull_moment",
@@ -82,7 +83,7 @@ def pull_moment(links: Links, p: Floats, weight: Floats | None = None) -> Moment
     """
     weight = np.ones(links.rows) if weight is None else weight
     q = weight[links.dst] * links.a**2 * p * (1 - p)
-    return Moment(expected(links, p, "a"), weight, _laplacian(links, q))
+    return Moment(expected(links, p, "a"), weight, laplacian(links, q))
 
 
 def push_moment(links: Links, p: Floats, weight: Floats) -> Moment:
@@ -201,7 +202,7 @@ def _dense(matrix: Sparse) -> Floats:
     return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, np.float64)
 
 
-def _laplacian(links: Links, q: Floats) -> Sparse:
+def laplacian(links: Links, q: Floats) -> Sparse:
     """Sum over links of q (e_i - e_j)(e_i - e_j)'."""
     m = links.rows
     off: Sparse = sp.csr_array((q, (links.dst, links.src)), shape=(m, m))

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, shor
 
 from ..core import Links
 
-__all__ = ["ALL_PAIRS", "Shape", "diameter", "distances", "edge_utility", "shape_of"]
+__all__ = ["ALL_PAIRS", "Shape", "diameter", "distances", "edge_utility", "shape_of", "strong_parts"]
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -69,6 +69,11 @@ def shape_of(links: Links, live: NDArray[np.bool_] | None = None) -> Shape:
         diameter_low=low,
         diameter_high=high,
     )
+
+
+def strong_parts(links: Links, live: NDArray[np.bool_]) -> int:
+    """How many parts the live links leave in which everyone reaches everyone."""
+    return int(connected_components(_graph(links.rows, links.src[live], links.dst[live]), connection="strong")[0])
 
 
 def distances(links: Links, live: NDArray[np.bool_] | None = None) -> Floats:
