@@ -121,6 +121,28 @@ def up(
     up_command(file, set_ or [], seed, out_dir, deadline, as_json)
 
 
+@app.command()
+def advise(
+    file: Annotated[
+        Path | None, typer.Argument(help="An experiment file (TOML). Without one, the built-in example.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.B=VALUE", help="Change a value of the file; may be repeated."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="With this seed only, in place of the file's.")] = None,
+    constant: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A constant known by hand, such as smoothness=2; may be repeated."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what theory knows about an experiment before it runs: will it agree, how fast, which steps, what floor."""
+    from .advise import advise_command
+
+    advise_command(file, set_ or [], seed, constant or [], as_json)
+
+
 @app.command("list")
 def list_(
     kind: Annotated[Kind | None, typer.Argument(help="What to list. Without it, how many there are of each.")] = None,

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
-from importlib.resources import as_file, files
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,15 +16,15 @@ import tomli_w
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..config import Comparison, comparison_from, override, read_file
+from ..config import Comparison, comparison_from, read_file
 from ..core import ConfigError, DivergedError, PeerloomError
 from ..reports import render, summary, write_report
 from ..runs import RunFolder, comparison_at, find_runs, folder_name, simulate
 from .app import err, show
+from .files import load
 
 __all__ = ["carry_out", "folders_of", "prepare", "report_command", "run_command", "tell"]
 
-EXAMPLE = "dspodfl.toml"
 SHARED_FROM = 250_000  # numbers in all models together, from which a second thread pays (measured with softmax)
 
 
@@ -106,12 +105,7 @@ def report_command(paths: list[Path], output: Path | None, as_json: bool) -> Non
 
 def prepare(file: Path | None, settings: list[str], seed: int | None, out_dir: Path | None) -> tuple[Comparison, Path]:
     """What to run, and a new folder for it."""
-    with as_file(files("peerloom") / "examples" / EXAMPLE) as example:
-        table = override(read_file(file or example), settings)
-    if seed is not None:
-        table.pop("seeds", None)
-        table["seed"] = seed
-    name = file.stem if file else "example"
+    table, name = load(file, settings, seed)
     comparison = comparison_from(table, name)
     out = out_dir or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

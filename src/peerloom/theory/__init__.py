@@ -1,13 +1,35 @@
 """What theory says about a network, a schedule and a step: the five papers' quantities, printed and true."""
 
-from . import depositum, dspodfl, dspodfl_nonconvex, matrices, mll_sgd, pame, shape, spod_gt, spod_gt_recursion
+from . import (
+    depositum,
+    dspodfl,
+    dspodfl_nonconvex,
+    exact,
+    improve,
+    matrices,
+    mll_sgd,
+    pame,
+    shape,
+    spod_gt,
+    spod_gt_recursion,
+)
+from .advise import Advice, advise, advise_all
 from .bound import Bound
+from .constants import Constants, Estimate, estimate
 
 __all__ = [
+    "Advice",
     "Bound",
+    "Constants",
+    "Estimate",
+    "advise",
+    "advise_all",
     "depositum",
     "dspodfl",
     "dspodfl_nonconvex",
+    "estimate",
+    "exact",
+    "improve",
     "matrices",
     "mll_sgd",
     "pame",
