@@ -26,8 +26,8 @@ _COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
 _ROUNDS = (
-    "Leaves: the expected squared disagreement after a round, of that before, at the most. To agree: until it is a millionth, so "
-    "that models are a thousand times closer. Sent and delay: on average per round."
+    "Leaves: the expected squared disagreement after a round, of that before, at the most. To agree: until it is a "
+    "millionth, so that models are a thousand times closer. Sent and delay: on average per round."
 )
 
 
@@ -53,10 +53,7 @@ def render(title: str, found: Sequence[Advice]) -> RenderableType:
     first = found[0].seed
     shown = [advice for advice in found if advice.seed == first]
     others = dict.fromkeys(advice.seed for advice in found if advice.seed != first)
-    parts: list[RenderableType] = [
-        Text(title, style="bold"),
-        Text(f"With seed {first}.", style="dim") if others else Text(""),
-    ]
+    parts: list[RenderableType] = [Text(f"{title}, seed {first}" if others else title, style="bold")]
     parts += _section("In short", [Text(_in_short(shown))])
     parts += _section("The network", _network(shown[0]))
     parts += _section("The problem", _problem(shown[0]))
@@ -112,7 +109,8 @@ def _network(a: Advice) -> Iterator[Text]:
     yield Text(f"{degrees} {'neighbour' if degrees == '1' else 'neighbours'} each{mean}; {', '.join(facts)}.")
     for one in a.matrices:
         layer = "" if one.layer == "peers" else f" of layer {one.layer}"
-        own = "" if one.weights == "neighbours" else f"; every row keeps at least {number(one.least_own)} for itself"
+        plain = one.weights != "neighbours" and not a.hubs
+        own = f"; every client keeps at least {number(one.least_own)} for itself" if plain else ""
         yield Text(f"Weights{layer} ({_weights(one.weights)}): {one.words}{own}.")
 
 
@@ -200,8 +198,7 @@ def _theory(shown: Sequence[Advice]) -> Iterator[RenderableType]:
         if c.holds:
             text.append(f"covered by {c.theorem}", style="green").append(".")
         else:
-            text.append("no theorem covers it", style="yellow").append(f" ({c.theorem}). ")
-            text.append(f"What fails: {'; '.join(c.fails)}.")
+            text.append("covered by no theorem", style="yellow").append(f". {c.theorem}: {'; '.join(c.fails)}.")
         yield text
         yield from (Padding(Text(line), (0, 0, 0, 2)) for line in _steps(a))
 

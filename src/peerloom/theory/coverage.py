@@ -47,8 +47,8 @@ def cover(exp: Experiment, beat: Rhythm, mixing: Contraction, constants: Constan
     name = type(exp.algorithm).__name__
     if name in FAMILY:
         return _COVER[FAMILY[name]](exp, beat, mixing, constants)
-    why = f"{name} is none of the five papers' rules; its own theory is not built in"
+    why = f"{name} is not their rule, and its own theory is not built in"
     limit = 2 / constants.smoothness.value if name == "NIDS" else None  # whatever the graph (Li, Shi and Yan 2019)
     if limit is not None and not math.isfinite(constants.smoothness.value):
         limit = None
-    return Coverage("none of the five papers'", False, (why,), step_of(exp), printed=limit)
+    return Coverage("None of the five papers", False, (why,), step_of(exp), printed=limit)

@@ -111,8 +111,8 @@ def _pace(exp: Experiment, mixing: Contraction) -> Iterator[Finding]:
     if needed is not None and exp.rounds and needed > exp.rounds:
         yield Finding(
             "warning",
-            f"Agreement (models a thousand times closer) takes about {needed:,} rounds, and the run has {exp.rounds:,}. Make "
-            "links surer, add some, or run longer.",
+            f"Agreement (models a thousand times closer) takes about {needed:,} rounds, and the run has {exp.rounds:,}. "
+            "Make links surer, add some, or run longer.",
         )
 
 

@@ -44,6 +44,7 @@ class UnsettledError(ArithmeticError):
     """An eigenvalue of a large graph that could not be found in the time there is."""
 
 
+_FOLLOWED = 3000  # rounds that a Perron vector of a large graph is followed for
 DENSE = 600  # rows up to which all eigenvalues are computed; 600 take 0.1 s
 
 
@@ -140,7 +141,7 @@ def second_modulus(W: Sparse) -> float:
 
 
 def left_perron(A: Sparse) -> Floats:
-    """The positive phi with phi'A = phi' and sum 1, from a linear system, which small probabilities do not slow down.
+    """The positive phi with phi'A = phi' and sum 1; from a linear system, which small probabilities do not slow down.
 
     The matrix must be stochastic by rows and strongly connected; pass B.T for the right vector of a column-stochastic B.
     """
@@ -149,7 +150,14 @@ def left_perron(A: Sparse) -> Floats:
         system = np.eye(m) - _dense(A).T
         system[-1] = 1  # one equation is the sum of the others; this one fixes the scale
         return np.linalg.solve(system, np.eye(m)[-1])
-    # With phi_last = 1 the other equations are a sparse regular system; the scale comes after.
+    # Where mixing is fast, following phi through some rounds settles it; where it is slow, the graph is long and thin, and a
+    # factorisation cheap: with phi_last = 1 the other equations are a sparse regular system, and the scale comes after.
+    turned = A.T.tocsr()
+    phi = np.full(m, 1 / m)
+    for _ in range(_FOLLOWED):
+        before, phi = phi, turned @ phi
+        if np.abs(phi - before).sum() < 1e-15 * m**0.5:
+            return np.asarray(phi / phi.sum())
     system = (sp.eye_array(m) - A.T).tocsc()
     rest = splu(system[:-1, :-1]).solve(-system[:-1, [m - 1]].toarray().ravel())
     phi = np.append(rest, 1.0)
@@ -192,7 +200,10 @@ def top_off(apply: Callable[[Floats], Floats], q: Floats, moment: Moment, scale:
         if not np.allclose(apply(q), q, rtol=0, atol=1e-9):
             raise UnsettledError(f"the largest of {m:,} eigenvalues did not settle") from error
         whole = (sp.diags_array(scale) @ moment.matrix() @ sp.diags_array(scale)).tocsc()
-        values, vectors = eigsh(whole, k=2, sigma=1 + 1e-6, which="LM", v0=start)
+        try:
+            values, vectors = eigsh(whole, k=2, sigma=1 + 1e-6, which="LM", v0=start, maxiter=50)
+        except (ArpackNoConvergence, ArpackError):
+            raise UnsettledError(f"the largest of {m:,} eigenvalues did not settle") from error
         # q itself has eigenvalue 1; of the two, the one that is orthogonal to it is meant.
         off = int(np.argmin(np.abs(q @ vectors)))
         return float(values[off]), np.asarray(vectors[:, off])
