@@ -109,7 +109,7 @@ def _of_quadratic(A: Floats, b: Floats, start: Floats) -> dict[str, Estimate]:
     best, *_ = np.linalg.lstsq(mean_A, mean_b, rcond=None)
     gap = start - best
     return {
-        "smoothness": Estimate.exact(float(curves.max())),
+        "smoothness": Estimate.exact(float(np.abs(curves).max())),
         "convexity": Estimate.exact(max(float(curves.min()), 0.0) if curves.min() > 1e-12 * curves.max() else 0.0),
         "diversity": Estimate.exact(float(np.linalg.norm(A @ best - b, axis=1).max()), "at the optimum"),
         "slope": Estimate.exact(float(np.linalg.norm(A - mean_A, 2, axis=(1, 2)).max())),

@@ -45,6 +45,10 @@ _COVER = {
 def cover(exp: Experiment, beat: Rhythm, mixing: Contraction, constants: Constants) -> Coverage:
     """The theorem of the rule's own paper, checked assumption by assumption."""
     name = type(exp.algorithm).__name__
+    if constants.smoothness.value == 0:
+        return Coverage("No theorem", False, ("no loss is curved, so there is nothing to be said of steps",), step_of(exp))
+    if beat.nodes.min() == 0:
+        return Coverage("No theorem", False, ("some clients never compute",), step_of(exp))
     if name in FAMILY:
         return _COVER[FAMILY[name]](exp, beat, mixing, constants)
     why = f"{name} is not their rule, and its own theory is not built in"
