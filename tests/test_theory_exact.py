@@ -85,6 +85,12 @@ def test_too_large_a_step_has_no_floor():
     assert model.radius() > 1
 
 
+@given(undirected_graphs(most=5), seeds, st.floats(0.2, 2.5))
+def test_a_run_settles_where_the_radius_is_below_one(graph, seed, alpha):
+    model = small(graph, seed, alpha)
+    assert model.settles() == (model.radius() < 1)
+
+
 @given(undirected_graphs(most=6), seeds)
 def test_in_the_long_run_disagreement_shrinks_at_least_as_fast_as_in_the_worst_round(graph, seed):
     p = small(graph, seed).p

@@ -15,6 +15,7 @@ from .provenance import configuration, differences, glossary, references, versio
 from .story import link_count
 from .summary import Summary
 from .tables import equal_table, final_table, reach_table, swatch, table
+from .theory import theory_table
 from .wording import capital, listed, number, plural
 
 __all__ = ["Material", "sections"]
@@ -45,6 +46,7 @@ def sections(m: Material, charts: Charts) -> Iterator[str]:
     yield from _equal(m)
     yield from _final(m)
     yield from _clients(m, charts)
+    yield from _theory(m)
     yield from _origins(m)
 
 
@@ -190,6 +192,19 @@ def _clients(m: Material, charts: Charts) -> Iterator[str]:
     yield _caption(
         "All models are judged on the same evaluation set. Clients are ordered by d_i, the probability that they compute "
         "in a round: the least able on the left."
+    )
+
+
+def _theory(m: Material) -> Iterator[str]:
+    if not any(run.advice for group in m.groups for run in group.runs):
+        return
+    yield "<h2>Theory and practice: predicted and measured</h2>"
+    yield theory_table(m.groups, m.inks)
+    yield _caption(
+        "Left of disagreement: how much of the squared distance between models a round leaves at the most, in expectation; "
+        "below it, what the links that really fired in the first rounds leave. Consensus error and loss above the optimum: "
+        "exact where the problem is a small quadratic, else a bound where a theorem holds; measured over the last quarter "
+        "of the evaluations, so a run that has not settled yet lies above. Median over seeds. peerloom advise says more."
     )
 
 

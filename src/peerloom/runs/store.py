@@ -3,6 +3,7 @@
     config.toml      the experiment, complete; `peerloom run config.toml` repeats it
     run.json         status, seed, label, versions, times
     network.json     the graph as drawn: positions, links, weights and probabilities
+    advice.json      what theory predicted of it, or why nothing
     metrics.parquet  one row per evaluation
     state.npz        the state and the ledger after the last round that was saved
     fired.npz        who computed and which links fired, where the run was asked to record it
@@ -21,7 +22,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -37,6 +38,7 @@ from ..core import ConfigError, DataError, Draws, Ledger
 from ..engines import Checkpoint
 from ..experiment import Experiment
 from ..schedules import Record
+from ..theory import predict
 
 __all__ = ["Run", "RunFolder", "find_runs"]
 
@@ -57,6 +59,7 @@ class Run:
     config: dict[str, Any]
     network: dict[str, Any]
     metrics: pl.DataFrame
+    advice: dict[str, Any] = field(default_factory=dict)
 
 
 class RunFolder:
@@ -71,11 +74,13 @@ class RunFolder:
         text = experiment_to_toml(exp)
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
-        for left_over in ("run.json", "state.npz", "metrics.parquet", "fired.npz"):  # of an earlier run that ended here
+        # What an earlier run that ended here left over.
+        for left_over in ("run.json", "state.npz", "metrics.parquet", "fired.npz", "advice.json"):
             (path / left_over).unlink(missing_ok=True)
         folder._text("config.toml", text)
         folder._text("network.json", json.dumps(_network(exp)))
         folder.mark("running", label=exp.name, seed=exp.seed, algorithm=type(exp.algorithm).__name__, versions=_versions())
+        folder._text("advice.json", json.dumps(predict(exp), indent=1))
         return folder
 
     def mark(self, status: str, **facts: Any) -> None:
@@ -134,7 +139,8 @@ class RunFolder:
 
     def read(self) -> Run:
         """The whole folder."""
-        return Run(self.path, self.info(), self._config(), self._json("network.json"), self._metrics())
+        advice = self._json("advice.json") if (self.path / "advice.json").exists() else {}
+        return Run(self.path, self.info(), self._config(), self._json("network.json"), self._metrics(), advice)
 
     def _config(self) -> dict[str, Any]:
         if not (self.path / "config.toml").exists():

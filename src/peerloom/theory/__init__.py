@@ -16,6 +16,7 @@ from . import (
 from .advise import Advice, advise, advise_all
 from .bound import Bound
 from .constants import Constants, Estimate, estimate
+from .predict import predict
 
 __all__ = [
     "Advice",
@@ -33,6 +34,7 @@ __all__ = [
     "matrices",
     "mll_sgd",
     "pame",
+    "predict",
     "shape",
     "spod_gt",
     "spod_gt_recursion",

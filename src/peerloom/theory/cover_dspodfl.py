@@ -23,7 +23,7 @@ from .rhythm import Rhythm
 
 __all__ = ["cover", "exact_floor"]
 
-_EXACT_UP_TO = 48  # numbers in all models together, up to which floors are exact
+_EXACT_UP_TO = 40  # numbers in all models together, up to which floors are exact
 
 
 def cover(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constants) -> Coverage:
@@ -111,7 +111,7 @@ def exact_floor(exp: Experiment, beat: Rhythm) -> tuple[Floor | None, float] | N
         return Linear(exp.graph.peers, coins, A, b, beat.nodes, alpha, noise)
 
     low, high = 0.0, 4 / float(np.linalg.eigvalsh(A).max())
-    for _ in range(16):
+    for _ in range(12):
         middle = (low + high) / 2
-        low, high = (middle, high) if model(middle).radius() < 1 else (low, middle)
+        low, high = (middle, high) if model(middle).settles() else (low, middle)
     return model(float(rule.lr)).floor(), low

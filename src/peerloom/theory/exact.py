@@ -88,14 +88,29 @@ class Linear:
             C = self._spread(C)
             before, value = value, float(np.trace(C))
             C = C / value if value > 0 else C
-            if value == 0 or (k > 20 and abs(value - before) < 1e-12 * value):
+            if value == 0 or (k > 20 and abs(value - before) < 1e-10 * value):
                 break
         return value
+
+    def settles(self) -> bool:
+        """Whether the radius is below 1.
+
+        The map keeps covariances positive: the radius is below 1 once some power takes I below I, and not below 1 once one
+        application makes something positive larger throughout.
+        """
+        C = np.eye(self.m * self.n)
+        for _ in range(200):
+            before, C = C, self._spread(C)
+            if np.linalg.eigvalsh(C)[-1] < 1:
+                return True
+            if np.linalg.eigvalsh(C - before)[0] >= 0:
+                return False
+        return self.radius() < 1
 
     def floor(self) -> Floor | None:
         """The stationary second moments; None where they do not exist because the step is too large."""
         N = self.m * self.n
-        if np.abs(np.linalg.eigvals(self.mean_map)).max() >= 1 or self.radius() >= 1:
+        if not self.settles():
             return None
         fixed = self.mean_fixed.ravel()
         constant = self._spread(np.zeros((N, N)), np.outer(fixed, fixed)) + self._added()

@@ -1,0 +1,64 @@
+"""What is predicted of a run, kept beside it: cheap, below a second, or left out with a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..core import Draws, PeerloomError, Placement
+from ..experiment import Experiment
+from ..problems import Classification, Quadratic
+from .advise import Advice, advise
+
+__all__ = ["predict"]
+
+_MOST_CLIENTS = 600  # beyond, eigenvalues take longer
+_MOST_NUMBERS = 2_000_000  # in the data, or in all models: what the constants are estimated from
+
+
+def predict(exp: Experiment) -> dict[str, Any]:
+    """Contraction, floor and the theorem behind them, as JSON has it; "skipped" says why where there is none."""
+    if (why := _too_large(exp)) is not None:
+        return {"skipped": [f"{why}; `peerloom advise` takes the time"]}
+    try:
+        return _told(exp, advise(exp, quick=True))
+    except (PeerloomError, ArithmeticError, ValueError, np.linalg.LinAlgError, RuntimeError) as error:
+        return {"skipped": [f"theory gave up on this experiment: {error}"]}  # a run never fails for it
+
+
+def _told(exp: Experiment, found: Advice) -> dict[str, Any]:
+    plain = found.to_dict()
+    told = {
+        "contraction": {key: plain["contraction"][key] for key in ("per_round", "all_on", "drawn", "how")},
+        "rounds_to_agree": found.rounds_to_agree,
+        "theorem": found.coverage.theorem,
+        "holds": found.coverage.holds,
+        "fails": list(found.coverage.fails),
+        "floor": plain["coverage"]["floor"],
+        "exact": plain["coverage"]["exact"],
+        "skipped": list(found.skipped),
+    }
+    return told | {"optimum_loss": None if found.coverage.exact_step is None else _optimum(exp)}
+
+
+def _optimum(exp: Experiment) -> float | None:
+    """The least loss, where it is known: what a measured loss is to be compared with."""
+    if not isinstance(exp.problem, Quadratic) or exp.problem.h is not None:
+        return None
+    place = Placement(np.arange(exp.graph.clients), exp.graph.clients, torch.device("cpu"), torch.float64)
+    best = torch.from_numpy(exp.problem.solution())[None]
+    return float(exp.problem.bind(place, Draws(exp.seed)).evaluate(best).loss[0])
+
+
+def _too_large(exp: Experiment) -> str | None:
+    if exp.graph.clients > _MOST_CLIENTS:
+        return f"more than {_MOST_CLIENTS} clients"
+    if isinstance(exp.problem, Quadratic):
+        return None if exp.problem.clients * exp.problem.n**2 <= _MOST_NUMBERS else "the quadratics are large"
+    if not isinstance(exp.problem, Classification):
+        return "the problem is your own, and what its gradients cost is not known"
+    if exp.graph.clients * exp.problem.n > _MOST_NUMBERS or exp.problem.data.x.size > _MOST_NUMBERS:
+        return "the model or the data are large"
+    return None
