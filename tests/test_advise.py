@@ -126,6 +126,10 @@ def test_dspodfl_is_covered_where_it_is_smooth_and_steps_are_small():
     rough = verdict(experiment(graphs.complete(6), DGD(lr=1e-4), problem=softmax))
     assert (rough.holds, rough.theorem) == (True, "DSpodFL, Theorem 4.12 (non-convex)")
     assert rough.floor["mean |gradient|^2"] > 0
+    assert (
+        rough.floor["mean |gradient|^2"]
+        < advise(experiment(graphs.complete(6), DGD(lr=1e-4), problem=softmax)).constants.gradient.value ** 2
+    )
     seldom = Bernoulli(nodes=0.3)
     assert "d_min" in " ".join(
         verdict(experiment(graphs.complete(6), DSpodFL(lr=1e-4), problem=softmax, schedule=seldom)).fails

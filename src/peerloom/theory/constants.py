@@ -26,12 +26,15 @@ _BATCHES = 24  # batches that noise is estimated from
 _SOME = 8  # clients that curvature is estimated from, where it must be
 _LARGEST = 4_000_000  # numbers in all Hessians together, up to which quadratics are treated as such
 
+_HERE = "at the first model; it may be larger elsewhere"
+
 NAMES = {
     "smoothness": "beta or L: the largest curvature of any client's loss",
     "convexity": "mu: the least curvature of any client's loss",
     "noise": "sigma: root of the largest variance of a client's gradient",
     "diversity": "delta: how far clients' gradients are from their mean",
     "slope": "zeta: how much that grows with the distance from the optimum",
+    "gradient": "G: the largest gradient of any client",
     "drop": "F at the first model less the least F",
 }
 
@@ -61,6 +64,7 @@ class Constants:
     noise: Estimate
     diversity: Estimate
     slope: Estimate
+    gradient: Estimate
     drop: Estimate
     alike: bool
 
@@ -107,12 +111,15 @@ def _of_quadratic(A: Floats, b: Floats, start: Floats) -> dict[str, Estimate]:
     curves = np.linalg.eigvalsh(A)
     mean_A, mean_b = A.mean(axis=0), b.mean(axis=0)
     best, *_ = np.linalg.lstsq(mean_A, mean_b, rcond=None)
-    gap = start - best
+    gap, steep = start - best, float(np.linalg.norm(A @ start - b, axis=1).max())
     return {
         "smoothness": Estimate.exact(float(np.abs(curves).max())),
         "convexity": Estimate.exact(max(float(curves.min()), 0.0) if curves.min() > 1e-12 * curves.max() else 0.0),
         "diversity": Estimate.exact(float(np.linalg.norm(A @ best - b, axis=1).max()), "at the optimum"),
         "slope": Estimate.exact(float(np.linalg.norm(A - mean_A, 2, axis=(1, 2)).max())),
+        "gradient": Estimate(
+            steep := float(np.linalg.norm(A @ start - b, axis=1).max()), steep, math.inf, "estimated", _HERE
+        ),
         "drop": Estimate.exact(float(gap @ mean_A @ gap) / 2),
     }
 
@@ -126,11 +133,12 @@ def _of_any(problem: Problem, local: LocalProblem, x: Tensor, clients: int, draw
         "convexity": Estimate(0.0, 0.0, 0.0, "estimated", "taken as 0: the model need not be convex"),
     }
     points = [x, _downhill(whole, x, clients)]
-    apart = [_diversity(whole, point, clients) for point in points]
+    steep, apart = zip(*(_gradients(whole, point, clients) for point in points), strict=True)
     note = f"the largest at {len(points)} models: the first, and one further down"
     return found | {
         "diversity": Estimate(max(apart), min(apart), max(apart), "estimated", note),
         "slope": Estimate(0.0, 0.0, 0.0, "estimated", "taken as 0: diversity as found"),
+        "gradient": Estimate(max(steep), min(steep), max(steep), "estimated", note),
         "drop": drop,
     }
 
@@ -186,7 +194,7 @@ def _curvature(local: LocalProblem, x: Tensor, clients: int) -> Estimate:
         v = (local.grad(moved, rows, 1) - base) / h
         before, size = size, v.norm(dim=1)
     top, settled = float(size.max()), float((size - before).abs().max())
-    note = f"at the first model, {len(rows)} of {clients} clients; it may be larger elsewhere"
+    note = f"{len(rows)} of {clients} clients, {_HERE}"
     return Estimate(top, float(size.min()), top + settled, "estimated", note)
 
 
@@ -207,9 +215,10 @@ def _noise(problem: Problem, local: LocalProblem, x: Tensor, clients: int) -> Es
     return Estimate(math.sqrt(top), low, high, "estimated", note)
 
 
-def _diversity(local: LocalProblem, x: Tensor, clients: int) -> float:
+def _gradients(local: LocalProblem, x: Tensor, clients: int) -> tuple[float, float]:
+    """The largest gradient of any client, and the farthest from their mean."""
     g = local.grad(x.repeat(clients, 1), np.arange(clients), 1)
-    return float((g - g.mean(dim=0)).norm(dim=1).max())
+    return float(g.norm(dim=1).max()), float((g - g.mean(dim=0)).norm(dim=1).max())
 
 
 def _downhill(local: LocalProblem, x: Tensor, clients: int) -> Tensor:
