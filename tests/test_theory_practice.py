@@ -10,7 +10,8 @@ from peerloom.core import DivergedError
 from peerloom.messages import Coordinates
 from peerloom.problems import Quadratic
 from peerloom.schedules import Bernoulli, Every, HubRounds, OneEdge, Sampled
-from peerloom.theory import advise
+from peerloom.theory import advise, dspodfl, mll_sgd
+from peerloom.theory import dspodfl_nonconvex as nonconvex
 from peerloom.theory.constants import estimate
 from peerloom.theory.contraction import contraction, rounds_to_agree
 from peerloom.theory.costs import costs
@@ -193,3 +194,44 @@ def test_noise_is_what_the_gradients_show():
     exact = estimate(Classification("softmax", batch=4), 3, seed=2).noise
     more = estimate(Classification("softmax", batch=16), 3, seed=2).noise
     assert exact.value / more.value == pytest.approx(2.0, rel=0.35)  # variance goes with 1 / batch
+
+
+def gradients_along(exp, mean_of):
+    """Mean of |grad F|^2 at the (weighted) mean model, over all rounds."""
+    A, b = exp.problem._A.mean(axis=0), exp.problem._b.mean(axis=0)
+    return float(np.mean([((A @ mean_of(x.numpy()) - b) ** 2).sum() for x in trajectory(exp)]))
+
+
+def test_theorem_412_lies_above_what_is_measured():
+    problem = quadratic(5, n=2, seed=2, noise=0.3)
+    k = estimate(problem, 5)
+    exp = experiment(
+        graphs.complete(5), DSpodFL(lr=0.004), problem=problem, schedule=Bernoulli(nodes=0.95, links=0.8), rounds=800
+    )
+    rho = contraction(exp, rhythm(exp)).per_round
+    s = dspodfl.Setting(5, rho, k.smoothness.value, 0.0, 1.0, _uneven(problem), k.noise.value, 0.95, 0.95)
+    bound = nonconvex.nonconvex_bound(s, 0.004, 800, k.drop.value)
+    assert bound.holds
+    assert gradients_along(exp, lambda x: x.mean(axis=0)) <= bound.printed
+
+
+def _uneven(problem):
+    """delta of |grad F_i| <= delta + |grad F|, over the points a run passes."""
+    points = np.random.default_rng(0).normal(size=(500, problem.n)) * 3
+    g = np.einsum("ijk,pk->pij", problem._A, points) - problem._b
+    mean = np.linalg.norm(g.mean(axis=1), axis=1)
+    return float((np.linalg.norm(g, axis=2).max(axis=1) - mean).max())
+
+
+def test_bound_13_of_mll_sgd_lies_above_what_is_measured():
+    A, b = np.tile(np.diag([1.0, 0.5]), (6, 1, 1)), np.tile([1.0, -1.0], (6, 1))
+    problem = Quadratic(A, b, noise=0.3)
+    graph = graphs.hubs(graphs.path(3), [2, 2, 2])
+    s = mll_sgd.Setting(
+        mll_sgd.zeta(graphs.path(3).peers.matrix()), 2, 2, np.full(6, 1 / 6), np.full(6, 0.9), 1.0, 0.3 * 2**0.5
+    )
+    eta = 0.9 * mll_sgd.step(s).printed
+    exp = experiment(graph, MLLSGD(lr=eta), problem=problem, schedule=HubRounds(tau=2, q=2, nodes=0.9), rounds=1500)
+    bound = mll_sgd.bound(s, eta, 1500, estimate(problem, 6).drop.value)
+    assert bound.holds
+    assert gradients_along(exp, lambda x: x.mean(axis=0)) <= bound.printed

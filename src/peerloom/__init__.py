@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import algorithms, graphs, messages, problems, schedules, testing
+    from . import algorithms, graphs, messages, problems, schedules, testing, theory
     from .core import rates
     from .engines import iterate
     from .experiment import Evaluate, Experiment
@@ -25,6 +25,7 @@ _ROOMS = {
     "rates": "peerloom.core.rates",
     "schedules": "peerloom.schedules",
     "testing": "peerloom.testing",
+    "theory": "peerloom.theory",
 }
 _NAMES = {
     "Evaluate": "peerloom.experiment",
@@ -46,6 +47,7 @@ __all__ = [
     "schedules",
     "simulate",
     "testing",
+    "theory",
 ]
 
 

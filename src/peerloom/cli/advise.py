@@ -240,7 +240,7 @@ def _help(shown: Sequence[Advice]) -> Iterator[Text]:
         if c.fresh:
             said.append(f"new links: {'; '.join(_change(one) for one in c.fresh)}")
         if c.weights is not None and 1 - c.weights > 1.02 * (1 - c.now):
-            said.append(f"better weights than these: {_rate(c.weights)} (--json has them)")
+            said.append(f"better weights than these: {_rate(c.weights)} (--json has them, graphs.from_matrix takes them)")
         if said:
             yield Text(f"{listed(labels)}, now {_rate(c.now)} per talking round. " + ". ".join(map(capital, said)) + ".")
 

@@ -117,9 +117,7 @@ def _of_quadratic(A: Floats, b: Floats, start: Floats) -> dict[str, Estimate]:
         "convexity": Estimate.exact(max(float(curves.min()), 0.0) if curves.min() > 1e-12 * curves.max() else 0.0),
         "diversity": Estimate.exact(float(np.linalg.norm(A @ best - b, axis=1).max()), "at the optimum"),
         "slope": Estimate.exact(float(np.linalg.norm(A - mean_A, 2, axis=(1, 2)).max())),
-        "gradient": Estimate(
-            steep := float(np.linalg.norm(A @ start - b, axis=1).max()), steep, math.inf, "estimated", _HERE
-        ),
+        "gradient": Estimate(steep, steep, math.inf, "estimated", _HERE),
         "drop": Estimate.exact(float(gap @ mean_A @ gap) / 2),
     }
 

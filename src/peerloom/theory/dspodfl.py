@@ -215,8 +215,8 @@ def convex_gap(s: Setting, alpha: float, c: float = 6) -> tuple[Bound, Bound]:
     return Bound(printed[0], fixed[0], True, step.why), Bound(printed[1], fixed[1], True, step.why)
 
 
-def pl_matrix(s: Setting, alpha: float, c: float = 3) -> Floats:
-    """Phi under the Polyak-Lojasiewicz condition (Lemmas M.2 to M.4)."""
+def pl_matrix(s: Setting, alpha: float, c: float = 6) -> Floats:
+    """Phi under the Polyak-Lojasiewicz condition (Lemmas M.2 to M.4); c = 3 as printed there."""
     q = s.zeta**2 + 2 * s.beta**2 * (1 - s.d_min)
     return np.array(
         [
@@ -224,12 +224,12 @@ def pl_matrix(s: Setting, alpha: float, c: float = 3) -> Floats:
                 1 + 2 * s.beta**3 / s.mu * (3 - 2 * s.d_min) * alpha**2 - s.mu * alpha * s.kept,
                 s.beta**2 * s.d_max / (2 * s.m) * alpha * (1 + 2 * s.beta * alpha),
             ],
-            [6 / s.mu * s.spread * s.m * s.d_max * alpha**2 * q, convex_matrix(s, alpha, c)[1, 1]],
+            [2 * c / s.mu * s.spread * s.m * s.d_max * alpha**2 * q, convex_matrix(s, alpha, c)[1, 1]],
         ]
     )
 
 
-def pl_offset(s: Setting, alpha: float, c: float = 3) -> Floats:
+def pl_offset(s: Setting, alpha: float, c: float = 6) -> Floats:
     """Psi under the Polyak-Lojasiewicz condition (Lemmas M.2 to M.4)."""
     idle = 1 - s.d_min
     noise = 4 * idle * s.delta**2 + s.d_max * s.sigma**2 / s.m
