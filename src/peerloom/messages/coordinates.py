@@ -41,6 +41,10 @@ class Coordinates:
         """Some coordinates, exactly."""
         return "paired" if self.per_pair else "part"
 
+    def count(self, n: int) -> int:
+        """How many of n coordinates travel."""
+        return count(self.fraction, n)
+
     def pack(self, values: Tensor, trip: Trip) -> Tensor:
         """The values at the chosen coordinates; then those coordinates, where the mask travels."""
         at = self._chosen(values.shape[1], trip, values.device)

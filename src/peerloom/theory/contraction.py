@@ -63,7 +63,7 @@ def contraction(exp: Experiment, beat: Rhythm, *, quick: bool = False) -> Contra
         return Contraction(zeta ** (2 / beat.period["across"]), zeta**2, None, drawn, "exact")
     links = exp.graph.peers
     kind = _UNWEIGHTED.get(type(exp.algorithm).__name__, "pull")
-    plain = kind == "pull" and exp.message.whole
+    plain = kind == "pull" and exp.message.fit == "whole"
     skipped: list[str] = []
     every = np.ones(len(links))
     try:
@@ -72,7 +72,7 @@ def contraction(exp: Experiment, beat: Rhythm, *, quick: bool = False) -> Contra
         all_on = None
         skipped.append(f"contraction with every link on: {error}")
     schedule: Any = exp.active_schedule
-    pairs = isinstance(schedule, OneEdge) and kind != "average" and exp.message.whole
+    pairs = isinstance(schedule, OneEdge) and kind != "average" and exp.message.fit == "whole"
     if not pairs and (not plain or beat.coins is None):
         return Contraction(None, all_on, None, drawn, "drawn", skipped=tuple(skipped))
     try:

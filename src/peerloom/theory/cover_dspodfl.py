@@ -105,7 +105,7 @@ def exact_floor(exp: Experiment, beat: Rhythm) -> tuple[Floor | None, float] | N
     steady = isinstance(exp.problem, Quadratic) or getattr(exp.problem, "batch", None) == "all"
     if square is None or not steady or square[1].size > _EXACT_UP_TO or isinstance(rule.lr, Rate):
         return None
-    if beat.coins is None or beat.beat > 1 or not beat.fair or not exp.message.whole:
+    if beat.coins is None or beat.beat > 1 or not beat.fair or exp.message.fit != "whole":
         return None
     A, b = square
     if np.linalg.matrix_rank(A.mean(axis=0)) < exp.problem.n:

@@ -64,7 +64,7 @@ def _graph(exp: Experiment, beat: Rhythm, shape: Shape) -> Iterator[Finding]:
                 "their probability above 0.",
             )
         elif FAMILY.get(rule) == "PaME" and shape.bipartite:
-            whole = exp.message.whole and bool(np.all(beat.links["peers"] == 1))
+            whole = exp.message.fit == "whole" and bool(np.all(beat.links["peers"] == 1))
             yield Finding(
                 "error" if whole else "warning",
                 f"The graph is bipartite and PaME drops a client's own value, so the two camps "
