@@ -16,14 +16,16 @@ from test_contract import EVERY
 
 import peerloom as pl
 from peerloom.algorithms import ALGORITHMS
-from peerloom.engines import iterate
+from peerloom.engines import build_net, iterate
 from peerloom.errors import ConfigError, DataError, PeerError
 from peerloom.messages import ANQ, Coordinates, SignTopK
+from peerloom.peers.decisions import read_decisions
 from peerloom.peers.federation import Federation, found_on_this_machine
 from peerloom.peers.keep import Keep
 from peerloom.peers.processes import context
+from peerloom.peers.replay import DecisionsWire, replay
 from peerloom.peers.row import RowRun, spec_hash
-from peerloom.peers.start import check_roster
+from peerloom.peers.start import check_deadline, check_roster
 from peerloom.peers.wire import CHANNEL, Shape
 from peerloom.runs import RunFolder
 from peerloom.schedules import Bernoulli
@@ -72,14 +74,14 @@ def run_in_memory(exp, identities, folder, faults=None, seed=0, crashes=(), dead
     """Every row as a program of its own over a seeded network; what each ended with, in row order."""
     roster = roster_for(exp.graph, identities)
     ids = [member.id for member in roster.members]
-    shape = Shape.of(exp, 0)
+    shape = Shape.of(exp, 0, deadline)
     run = RunIdentity("test", spec_hash(exp), {CHANNEL: shape.channel})
     network = MemoryNetwork(roster, run, seed, faults, shape.settings(Settings(wait=600.0)))
 
     def program(row):
         def go(post):
             keep = Keep(folder / str(row), spec_hash(exp))
-            return RowRun(exp, row, post, keep, shape, deadline=deadline).run()
+            return RowRun(exp, row, post, keep, shape).run()
 
         return go
 
@@ -107,7 +109,7 @@ def test_every_algorithm_gives_the_simulators_bits_over_a_bad_network(name, iden
 crashes = st.lists(st.tuples(st.floats(0.01, 3.0), st.integers(0, 6), st.floats(0.0, 1.0)), max_size=4)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from(["DSpodFL", "SpodGT", "Depositum", "PaME", "CHOCO"]), seed=st.integers(0, 2**32), crashes=crashes,
     loss=st.floats(0.0, 0.4), duplicate=st.floats(0.0, 0.4),
@@ -124,6 +126,73 @@ def test_all_crash_at_once(identities, tmp_path):
     exp = experiment("SpodGT", rounds=40)
     all_down = [(at, row, 0.5) for at in (0.2, 0.5, 0.9) for row in range(7)]
     check_same(exp, run_in_memory(exp, identities, tmp_path, Faults(loss=0.1), seed=3, crashes=all_down))
+
+
+# -- those who are late
+
+
+def decisions_of(exp, folder):
+    journals = {row: folder / str(row) / "decisions.jsonl" for row in range(exp.graph.rows)}
+    return {row: read_decisions(path) if path.exists() else [] for row, path in journals.items()}
+
+
+def check_replay(exp, folder, results):
+    """The simulator, told what the peers decided, ends with their bits and their account."""
+    made = decisions_of(exp, folder)
+    state, ledger = replay(exp, made)
+    for name in state._fields:
+        assert torch.equal(torch.cat([getattr(result.state, name) for result in results]), getattr(state, name)), name
+    for name, values in ledger.arrays().items():
+        assert np.array_equal(sum(result.ledger.arrays()[name] for result in results), values), name
+    return [decision for decisions in made.values() for decision in decisions]
+
+
+SLOW = Faults(loss=0.2, duplicate=0.1, delay=(0.001, 0.2), patience=0.3)
+
+
+@pytest.mark.parametrize("name", ["DSpodFL", "SpodGT", "MLLSGD", "PaME", "PushDIGing", "EpidemicLearning"])
+def test_rounds_go_on_without_those_who_are_late(name, identities, tmp_path):
+    exp = experiment(name, rounds=40)
+    results = run_in_memory(exp, identities, tmp_path, SLOW, seed=5, deadline=0.05)
+    made = check_replay(exp, tmp_path, results)
+    assert {"missed"} <= {decision.kind for decision in made}
+    if name in ("SpodGT", "PushDIGing"):
+        assert "late" in {decision.kind for decision in made}
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32), crashes=crashes, deadline=st.floats(0.02, 0.3), whole=st.booleans())
+def test_no_mass_is_lost_whatever_is_late_and_whoever_crashes(seed, crashes, deadline, whole, identities, tmp_path_factory):
+    """Spod-GT's trackers, with what is still owed to somebody, always sum to the gradients that were used last."""
+    exp = experiment("SpodGT", rounds=30, message=pl.messages.Dense() if whole else Coordinates(0.5))
+    folder = tmp_path_factory.mktemp("late")
+    results = run_in_memory(exp, identities, folder, SLOW, seed, crashes, deadline)
+    check_replay(exp, folder, results)
+    if whole:
+        y, c = (torch.cat([getattr(result.state, name) for result in results]).sum(dim=0) for name in ("y", "c"))
+        assert torch.allclose(y + owed(exp, decisions_of(exp, folder)), c, rtol=0, atol=1e-12)
+
+
+def owed(exp, decisions):
+    """The mass that left its sender, was not there in time, and has not come since: b_ij y_j of every such parcel."""
+    wire = DecisionsWire(decisions)
+    net = build_net(exp, wire=wire)
+    state = exp.algorithm.init(exp.start(range(exp.graph.rows)).to(net.place.dtype), net)
+    for net.t in range(1, exp.rounds + 1):
+        state = exp.algorithm.step(state, net)
+    held = {((d.round, d.turn), row, d.row) for row, made in decisions.items() for d in made if d.kind == "held"}
+    out = exp.graph.peers.out_degree
+    n = exp.problem.n
+    parcels = [(row[n:], source) for (tag, source, target), row in wire._owed.items() if (tag, source, target) not in held]
+    return sum((y / (1 + out[source]) for y, source in parcels), torch.zeros(n, dtype=torch.float64))
+
+
+def test_rules_that_need_every_message_refuse_a_deadline():
+    for name in ("DSGT", "CHOCO", "EXTRA", "FedDR"):
+        with pytest.raises(ConfigError, match="every message of every round"):
+            check_deadline(experiment(name), 1.0)
+    check_deadline(experiment("CHOCO"), None)
+    check_deadline(experiment("SpodGT"), 1.0)
 
 
 # -- what a peer keeps

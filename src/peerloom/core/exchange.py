@@ -12,7 +12,7 @@ from torch import Tensor
 from .draw import Draws
 from .network import Links
 from .offers import Offer
-from .ports import Message, Placement, Trip, Wire
+from .ports import Late, Message, Placement, Trip, Wire
 
 __all__ = ["LinkMixer", "trip_of_rows"]
 
@@ -50,9 +50,11 @@ class LinkMixer:
         got = (
             gone if np.array_equal(into, acked) else self._parts(links, into, tag, n)
         )  # what was drawn need not be drawn again
-        theirs = torch.split(payload, [part.shape[1] for part in packed], dim=1)
+        widths = [part.shape[1] for part in packed]
+        theirs = torch.split(payload, widths, dim=1)
+        late = [_share(came.late, widths, k) for k in range(len(laws))]
         mine = packed if every else [part[torch.from_numpy(np.flatnonzero(came.acked))] for part in packed]
-        mixed = [self._combine(*parts, links, got, gone) for parts in zip(laws, theirs, mine, strict=True)]
+        mixed = [self._combine(*parts, links, got, gone) for parts in zip(laws, theirs, mine, late, strict=True)]
         return mixed, links.dst[into]
 
     def _pack(self, law: Offer, links: Links, out: Ids, parts: list[_Part]) -> Tensor:
@@ -63,13 +65,22 @@ class LinkMixer:
         return torch.cat([self._message.pack(law.value[senders[part.at]], part.trip) for part in parts])
 
     def _combine(
-        self, law: Offer, theirs: Tensor, mine: Tensor, links: Links, got: list[_Part], gone: list[_Part]
+        self,
+        law: Offer,
+        theirs: Tensor,
+        mine: Tensor,
+        late: list[Late],
+        links: Links,
+        got: list[_Part],
+        gone: list[_Part],
     ) -> Tensor:
         """scale_i total_i + own_i x_i for the rows that heard, or that gave; the others keep what they have."""
         x, n = law.value, law.value.shape[1]
         receivers = [links.dst[part.ids] for part in got]
         givers = [links.src[part.ids] for part in gone] if law.counts_sent else []
-        touched = np.unique(self._here[np.concatenate([*receivers, *givers])])
+        overdue = late if law.counts_sent else []
+        waited = [links.dst[[row.link]] for row in overdue]
+        touched = np.unique(self._here[np.concatenate([*receivers, *givers, *waited])])
         if not len(touched):
             return x
         position = np.full(len(self._place.rows), -1)
@@ -82,6 +93,10 @@ class LinkMixer:
             to, w = place[self._rows(rows)], weight[part.ids]
             total.add(to, values if law.weight == "one" else w * values)
             mass.add(to, w * mask)
+        for row, rows in zip(overdue, waited, strict=True):
+            ids = np.array([row.link])
+            values, _ = self._message.unpack(row.row[None], n, self._trip(links, ids, row.tag))
+            total.add(place[self._rows(rows)], weight[ids] * values)
         for part, rows in zip(gone, givers, strict=law.counts_sent):
             _, given = self._unpack(law, mine[part.at], n, part)
             sent.add(place[self._rows(rows)], weight[part.ids] * given)
@@ -129,3 +144,9 @@ class _Sum:
 def trip_of_rows(draws: Draws, t: int, turn: int, rows: Ids) -> Trip:
     """Draws keyed by the sender alone, so that all its receivers decode the same."""
     return Trip(draws, t, turn, rows, rows)
+
+
+def _share(late: tuple[Late, ...], widths: list[int], k: int) -> list[Late]:
+    """The k-th offer's columns of rows that came late."""
+    first = sum(widths[:k])
+    return [row._replace(row=row.row[first : first + widths[k]]) for row in late]

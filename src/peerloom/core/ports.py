@@ -18,6 +18,7 @@ __all__ = [
     "Delivery",
     "Evaluation",
     "Fit",
+    "Late",
     "LocalProblem",
     "MeasuredMessage",
     "MemoryWire",
@@ -161,12 +162,25 @@ class Problem(Protocol):
         """The share of the rows of `place`."""
 
 
+class Late(NamedTuple):
+    """A row that was sent for an earlier mixing and has only come now."""
+
+    tag: tuple[int, int]  # (round, mix) it was sent for
+    link: int
+    row: Tensor
+
+
 class Delivery(NamedTuple):
-    """What a wire brought."""
+    """What a wire brought.
+
+    Late rows matter to offers that are pushed: their mass left the sender then, and is added now. To all others a row that
+    was not there in time is a link that did not fire.
+    """
 
     payload: Tensor  # [links in, width], in link order; rows that did not arrive are ignored
     arrived: Bools  # [links in]
-    acked: Bools  # [links out]: the receiver has it
+    acked: Bools  # [links out]: it was sent, and will arrive sooner or later
+    late: tuple[Late, ...] = ()
 
 
 class Wire(Protocol):

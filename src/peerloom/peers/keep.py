@@ -20,6 +20,7 @@ from torch import Tensor
 from ..core import Ledger, Network
 from ..errors import DataError
 from ..transport.files import write_whole
+from .decisions import Journal
 from .wire import Sent
 
 __all__ = ["Keep", "Kept", "read_status"]
@@ -96,6 +97,10 @@ class Keep:
             return None
         with np.load(io.BytesIO(data[32:]), allow_pickle=False) as file:
             return int(file["t"]), {name: file[name] for name in file.files}
+
+    def journal(self) -> Journal:
+        """What was decided when something was not there in time."""
+        return Journal(self.folder / "decisions.jsonl")
 
     # -- measurements
 

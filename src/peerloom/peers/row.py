@@ -65,12 +65,11 @@ class RowRun:
         keep: Keep,
         shape: Shape,
         *,
-        deadline: float | None = None,
         on_round: Callable[[int], None] | None = None,
     ) -> None:
         self._exp, self._row, self._post, self._keep = exp, row, post, keep
         self._every, self._on_round = shape.checkpoint_every, on_round
-        self._wire = PostWire(post, [member.id for member in post.roster.members], shape.remember, deadline)
+        self._wire = PostWire(post, row, shape, keep.journal())
         self._net = build_net(exp, np.array([row]), wire=self._wire)
         self._last: dict[str, Any] = {}
         self._began = time.monotonic()
@@ -85,9 +84,7 @@ class RowRun:
             net.t, state, net.ledger = kept.t, kept.state, kept.ledger
         if exp.evaluate.due(net.t, exp.rounds):  # a peer may have been stopped between a round and its measurement
             self._measure(state.x)
-        self._post.expect(net.t + 1)
-        for sent in kept.log if kept is not None else ():
-            self._wire.send(sent)
+        self._wire.resume(net.t, kept.log if kept is not None else ())
         first, done = net.t, Point(net.t, state, net.ledger.copy())
         try:
             while net.t < exp.rounds:

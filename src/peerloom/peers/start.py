@@ -55,6 +55,16 @@ def check_roster(roster: Roster, exp: Experiment) -> None:
         )
 
 
+def check_deadline(exp: Experiment, deadline: float | None) -> None:
+    """Refuse to go on without those who are late under a rule that cannot bear it."""
+    needs = exp.algorithm.needs
+    if deadline is not None and ("part" not in needs.carries or needs.links != "any"):
+        raise ConfigError(
+            f"{type(exp.algorithm).__name__} needs every message of every round, and cannot go on without those who are "
+            "late. Leave the deadline out, or use DSpodFL, SpodGT, MLLSGD or PaME."
+        )
+
+
 def start_peer(
     home: Home,
     exp: Experiment,
@@ -71,7 +81,8 @@ def start_peer(
     sys.setswitchinterval(0.0005)  # links answer within a millisecond while Python code trains
     check_roster(home.roster, exp)
     row = home.roster.row(home.identity.id)
-    shape = Shape.of(exp, row)
+    check_deadline(exp, deadline)
+    shape = Shape.of(exp, row, deadline)
     folder = run_folder(home, exp)
     run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), {CHANNEL: shape.channel})
     where = parse_address(listen or (home.addresses[0] if home.addresses else "127.0.0.1:7400"))
@@ -79,7 +90,7 @@ def start_peer(
     chosen = shape.settings(settings or Settings())
     keep = Keep(folder, spec_hash(exp))
     with Endpoint(home.identity, home.roster, run, folder, where, chosen, on_event, written) as post:
-        return RowRun(exp, row, post, keep, shape, deadline=deadline, on_round=on_round).run()
+        return RowRun(exp, row, post, keep, shape, on_round=on_round).run()
 
 
 def serve(

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import Delivery, Links
+from ..core import MASS, Delivery, Late, Links
 from ..engines import build_net
 from ..errors import PeerError
 from ..experiment import Experiment
 from ..transport import Channel, Parcel, Post, Receipt, Settings, Skipped, Wanted
+from .decisions import Decision, Journal, Tag
 
 __all__ = ["CHANNEL", "PostWire", "Sent", "Shape"]
 
@@ -40,53 +42,119 @@ class Sent(NamedTuple):
 class PostWire:
     """Sends and takes the parcels of synchronous rounds: every parcel arrives, in order, exactly once.
 
-    Who sends in which round both ends know from the schedule, so silence needs no message. A neighbour is waited for up to
-    `deadline` seconds, and what has not come by then did not fire. Without a deadline the peer stops, with all it has, when
-    a neighbour's link has been down for longer than the transport waits.
+    Who sends in which round both ends know from the schedule, so silence needs no message. Without a deadline a neighbour is
+    waited for until its link has been down for longer than the transport waits; then the peer stops, with all it has. With a
+    deadline the round goes on without those who are late, and what they sent is handed over when it comes, so that no mass
+    is lost. Such decisions are written to the journal before anything follows from them.
 
     What was sent in the last rounds is remembered (`log`), for neighbours that start again from older checkpoints.
     """
 
-    def __init__(self, post: Post, peers: list[str], remember: int, deadline: float | None = None) -> None:
-        self._post, self._peers, self._deadline = post, peers, deadline
+    def __init__(self, post: Post, row: int, shape: Shape, journal: Journal | None = None) -> None:
+        self._post, self._row, self._deadline, self._remember = post, row, shape.deadline, shape.remember
+        self._pushes = shape.pushes
+        self._peers = [member.id for member in post.roster.members]
+        self._journal = journal or Journal(None)
+        self._again = -1  # the round that an earlier life may have been in
         self._under_way: defaultdict[str, deque[Receipt]] = defaultdict(deque)
-        self._remember = remember
+        self._overdue: list[tuple[int, Parcel]] = []
         self.log: deque[Sent] = deque()
 
-    def swap(self, tag: tuple[int, int], links: Links, out: Ids, payload: Tensor, into: Ids) -> Delivery:
+    def resume(self, t: int, log: Iterable[Sent]) -> None:
+        """Go on after round t: what neighbours may lack is sent again, what is still owed to this peer is taken late."""
+        self._again = t + 1
+        owed = {self._peers[row]: places for row, places in self._journal.outstanding(t + 1).items()}
+        self._post.expect(t + 1, owed)
+        for sent in log:
+            self._send(sent)
+
+    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids) -> Delivery:
         """One parcel to each receiver, one from each sender."""
-        round, turn = tag
-        bodies = payload.detach().cpu().numpy()
-        for link, body in zip(out, bodies, strict=True):
-            self.send(Sent(int(links.dst[link]), round, turn, np.array(body)))
-        wanted = [Wanted(self._peers[links.src[link]], round, turn) for link in into]
-        answers = self._post.take_all(wanted, _LONG if self._deadline is None else self._deadline)
+        known, made = self._journal.at(tag), list[Decision]()
+        acked = np.ones(len(out), bool)
+        for k, (link, body) in enumerate(zip(out, payload.detach().cpu().numpy(), strict=True)):
+            to = int(links.dst[link])
+            if ("held", to) in _about(known) or (not known and self._crowded(to)):
+                made.append(Decision("held", *tag, to))
+                acked[k] = False
+            else:
+                self._send(Sent(to, *tag, np.array(body)))
         came = torch.zeros(len(into), payload.shape[1], dtype=payload.dtype)
         arrived = np.zeros(len(into), bool)
-        for k, want in enumerate(wanted):
-            answer = answers[want]
+        for k, answer in enumerate(self._answers(tag, [int(links.src[link]) for link in into], known)):
             if isinstance(answer, Parcel):
-                came[k] = torch.from_numpy(np.array(answer.body))
-                arrived[k] = True
-            elif self._deadline is None and not isinstance(answer, Skipped):
-                raise PeerError(
-                    f"{self._post.roster.name(want.peer)} is down, and round {round} needs it. Nothing is lost: start it, "
-                    "then this peer again. With a deadline, rounds go on without those who are late."
-                )
-        return Delivery(came, arrived, np.ones(len(out), bool))
+                came[k], arrived[k] = torch.from_numpy(np.array(answer.body)), True
+            else:
+                kind: Literal["skipped", "missed"] = "skipped" if isinstance(answer, Skipped) else "missed"
+                made.append(Decision(kind, *tag, int(links.src[into[k]])))
+        late, noted = self._late(tag, links, known)
+        self._journal.add([*made, *noted])
+        return Delivery(came, arrived, acked, late)
 
-    def send(self, sent: Sent) -> None:
-        """One parcel, once there is room for it."""
-        peer = self._peers[sent.row]
-        under_way = self._under_way[peer]
+    def _answers(self, tag: Tag, rows: list[int], known: list[Decision]) -> list[Parcel | Skipped | None]:
+        """What each row sent for this mixing; known decisions are kept to."""
+        gone = {row for kind, row in _about(known) if kind in ("missed", "skipped")}
+        wanted = {row: Wanted(self._peers[row], *tag) for row in rows if row not in gone}
+        patience = _LONG if self._deadline is None or tag[0] == self._again else self._deadline
+        answers = self._post.take_all(list(wanted.values()), patience)
+        found = [answers[wanted[row]] if row in wanted else _known(known, row, tag) for row in rows]
+        down = [row for row, answer in zip(rows, found, strict=True) if answer is None and row in wanted]
+        if self._deadline is None and down:
+            raise PeerError(
+                f"{self._post.roster.name(self._peers[down[0]])} is down, and round {tag[0]} needs it. Nothing is lost: "
+                "start it, then this peer again. With a deadline, rounds go on without those who are late."
+            )
+        return found
+
+    def _late(self, tag: Tag, links: Links, known: list[Decision]) -> tuple[tuple[Late, ...], list[Decision]]:
+        """Parcels of the same mixing of earlier rounds, which were given up and have come since."""
+        if self._deadline is None:
+            return (), []
+        wanted = {(decision.row, decision.of) for decision in known if decision.kind == "late"}
+        sources = {self._peers[links.src[link]]: int(link) for link in np.flatnonzero(links.dst == self._row)}
+        seen = 0
+        while True:
+            for peer in sources:
+                self._overdue += [(sources[peer], parcel) for parcel in self._post.late(peer)]
+            here = [(link, parcel) for link, parcel in self._overdue if parcel.turn == tag[1]]
+            there = {(int(links.src[link]), (parcel.round, parcel.turn)) for link, parcel in here}
+            if wanted <= there:
+                break
+            seen = self._post.wait_news(seen, 1.0)  # an earlier life had them: they are sent again
+        if not self._pushes:
+            here = []
+        elif known or tag[0] == self._again:  # that round is done as it was done before
+            here = [(link, p) for link, p in here if (int(links.src[link]), (p.round, p.turn)) in wanted]
+        self._overdue = [entry for entry in self._overdue if entry[1] not in [p for _, p in here]] if self._pushes else []
+        here.sort(key=lambda entry: (entry[0], entry[1].round))
+        late = tuple(Late((p.round, p.turn), link, torch.from_numpy(np.array(p.body))) for link, p in here)
+        return late, [Decision("late", *tag, int(links.src[link]), (p.round, p.turn)) for link, p in here]
+
+    def _crowded(self, row: int) -> bool:
+        """Whether too much is under way to a row; without a deadline this peer then waits for room instead."""
+        under_way = self._under_way[self._peers[row]]
         while under_way and under_way[0].outcome != "pending":
             under_way.popleft()
-        if len(under_way) >= AHEAD:
+        if len(under_way) < AHEAD:
+            return False
+        if self._deadline is None:
             self._post.settle([under_way[0]], _LONG)
-        under_way.append(self._post.send(peer, Parcel(CHANNEL, sent.round, sent.turn, sent.body)))
+        return self._deadline is not None
+
+    def _send(self, sent: Sent) -> None:
+        peer = self._peers[sent.row]
+        self._under_way[peer].append(self._post.send(peer, Parcel(CHANNEL, sent.round, sent.turn, sent.body)))
         self.log.append(sent)
         while self.log and self.log[0].round <= sent.round - self._remember:
             self.log.popleft()
+
+
+def _about(decisions: list[Decision]) -> set[tuple[str, int]]:
+    return {(decision.kind, decision.row) for decision in decisions}
+
+
+def _known(decisions: list[Decision], row: int, tag: Tag) -> Skipped | None:
+    return Skipped(tag[0]) if ("skipped", row) in _about(decisions) else None
 
 
 @dataclass(frozen=True)
@@ -95,21 +163,26 @@ class Shape:
 
     channel: Channel
     turns: int
+    pushes: bool  # whether mass travels, which must not be lost
+    deadline: float | None = None
 
     @classmethod
     @torch.no_grad()
-    def of(cls, exp: Experiment, row: int) -> Shape:
+    def of(cls, exp: Experiment, row: int, deadline: float | None = None) -> Shape:
         """Two rounds with nobody tell."""
         probe = _Widths()
         net = build_net(exp, np.array([row]), wire=probe)
         state = exp.algorithm.init(exp.start([row]).to(net.place.dtype), net)
         for net.t in (1, 2):
             state = exp.algorithm.step(state, net)
-        return cls(Channel(exp.dtype, tuple(sorted(probe.widths))), probe.turns)
+        pushes = exp.algorithm.needs.carries == MASS
+        return cls(Channel(exp.dtype, tuple(sorted(probe.widths))), probe.turns, pushes, deadline)
 
     @property
     def checkpoint_every(self) -> int:
-        """Rounds between checkpoints: as many as neighbours can keep the parcels of."""
+        """Rounds between checkpoints: as many as neighbours can keep the parcels of; one, where rounds may lack some."""
+        if self.deadline is not None:
+            return 1
         return max(1, min(CHECKPOINT_EVERY, KEPT_BYTES // (max(self.channel.sizes) * self.turns)))
 
     @property

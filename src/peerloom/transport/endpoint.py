@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -178,7 +178,7 @@ class Endpoint:
                 open_ = [want for want in open_ if not self._answered(want, now, answers)]
                 if now >= end:
                     for want in open_:
-                        self._pass_by(want)
+                        self._settle(want, None)
                         answers[want] = None
                     open_ = []
                 lines = self._lateness(open_ if now >= late else [], answers, told, now - begin)
@@ -189,13 +189,20 @@ class Endpoint:
             if not open_:
                 return {want: answers[want] for want in wanted}
 
-    def expect(self, round: int) -> None:
+    def expect(self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None) -> None:
         """This peer goes on at this round; what came for earlier ones, if it is started already, is dropped."""
         with self._board.lock:
             self._board.want = round
             for peer, inbox in self._board.inboxes.items():
                 self._board.edges["in", peer].frames["stale"] += inbox.expect(round)
+                inbox.missed |= set((missed or {}).get(peer, ()))
             self._board.room.notify_all()  # a link may wait for room that older parcels took
+
+    def late(self, peer: str) -> list[Parcel]:
+        """What came after it was given up, in order, each once."""
+        with self._board.lock:
+            inbox = self._board.inboxes.get(peer)
+            return [] if inbox is None else inbox.late()
 
     def newest(self, peer: str, channel: int) -> Parcel | None:
         """The newest parcel that came on a channel; it stays there."""
@@ -222,13 +229,15 @@ class Endpoint:
         if answer is None and not gone and (want.round, want.turn) >= inbox.floor:
             return False
         answers[want] = answer
-        self._pass_by(want)
+        self._settle(want, answer)
         return True
 
-    def _pass_by(self, want: Wanted) -> None:
+    def _settle(self, want: Wanted, answer: Answer) -> None:
+        """This place is taken, skipped or given up."""
         inbox = self._board.inboxes.get(want.peer)
         if inbox is not None:
-            self._board.edges["in", want.peer].frames["stale"] += inbox.pass_by(want.round, want.turn)
+            leave = inbox.give_up if answer is None else inbox.pass_by
+            self._board.edges["in", want.peer].frames["stale"] += leave(want.round, want.turn)
             self._board.room.notify_all()
 
     def _next_look(self, open_: list[Wanted], now: float, late: float) -> float:

@@ -51,6 +51,8 @@ class Inbox:
         self._skipped = -1
         self.last = (0, 0)
         self.floor = (0, 0)
+        self.missed: set[tuple[int, int]] = set()
+        self._late: list[Parcel] = []
 
     def __len__(self) -> int:
         return len(self._rounds)
@@ -70,6 +72,11 @@ class Inbox:
         if keep == "newest":
             return "applied"
         place = (parcel.round, parcel.turn)
+        if place in self.missed:
+            self.missed.remove(place)
+            self._late.append(parcel)
+            return "applied"
+        self.missed = {missed for missed in self.missed if missed > place}  # parcels come in order: those never will
         if place < self.floor:
             return "stale"
         self._rounds[place] = parcel
@@ -104,6 +111,22 @@ class Inbox:
             del self._rounds[place]
         return len([place for place in gone if place != (round, turn)])
 
+    def give_up(self, round: int, turn: int) -> int:
+        """Go on without what should have come here; it is kept for `late` if it comes after all."""
+        if (round, turn) >= self.floor:
+            self.missed.add((round, turn))
+        return self.pass_by(round, turn)
+
+    @property
+    def want(self) -> int:
+        """The first round of which a parcel is still of interest."""
+        return min([self.floor[0], *(round for round, _ in self.missed)])
+
+    def late(self) -> list[Parcel]:
+        """What came after it was given up, in order, each once."""
+        found, self._late = self._late, []
+        return found
+
     def expect(self, round: int) -> int:
         """Nothing before this round is of interest; how many parcels that lay here are dropped."""
         self.floor = max(self.floor, (round, 0))
@@ -126,3 +149,5 @@ class Inbox:
         self._rounds.clear()
         self._newest.clear()
         self._skipped = -1
+        self.missed.clear()
+        self._late.clear()

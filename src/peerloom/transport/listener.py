@@ -163,7 +163,7 @@ class Listener:
             old = self._current.pop(peer, None)
             self._current[peer] = (stream, incarnation)
             inbox = board.inboxes[peer]
-            last, want = list(inbox.last), inbox.floor[0]
+            last, want = list(inbox.last), inbox.want
         if old is not None:
             old[0].close()
             if old[1] != incarnation:

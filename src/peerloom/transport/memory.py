@@ -191,7 +191,7 @@ class MemoryNetwork:
         if outbox is None or inbox is None or sender.barred(wire.target) or receiver.barred(wire.source):
             return
         wire.connection, wire.busy = next(self._count) + 1, None
-        outbox.resume(sender.incarnation, inbox.last, receiver.incarnation, inbox.floor[0], sender.roster.epoch)
+        outbox.resume(sender.incarnation, inbox.last, receiver.incarnation, inbox.want, sender.roster.epoch)
         sender.touch()
         for edge, board in ((sender.edges["out", wire.target], sender), (receiver.edges["in", wire.source], receiver)):
             if not edge.up:

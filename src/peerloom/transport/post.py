@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from .roster import Roster
@@ -53,15 +54,21 @@ class Post(Protocol):
     def take(self, peer: str, round: int, turn: int, deadline_seconds: float) -> Parcel | Skipped | None:
         """The parcel of this round, once. None: late, or the link is down for longer than `Settings.wait`.
 
-        Rounds and turns are taken in order. Whatever lies before what is asked for is dropped, and what arrives after
-        None was returned is counted stale (and still seen by `newest`).
+        Rounds and turns are taken in order. Whatever lies before what is asked for is dropped; what arrives after None was
+        returned waits in `late`.
         """
 
     def take_all(self, wanted: list[Wanted], deadline_seconds: float) -> dict[Wanted, Parcel | Skipped | None]:
         """The same for many at once: returns as soon as each is there, skipped or given up."""
 
-    def expect(self, round: int) -> None:
-        """This peer goes on at this round: older parcels are stale, and neighbours send again what they retained since."""
+    def late(self, peer: str) -> list[Parcel]:
+        """What came after it was given up, in order, each once."""
+
+    def expect(self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None) -> None:
+        """This peer goes on at this round: older parcels are stale, and neighbours send again what they retained since.
+
+        `missed` are places (round, turn) given up in an earlier life, by peer: what comes for them goes to `late`.
+        """
 
     def newest(self, peer: str, channel: int) -> Parcel | None:
         """The newest parcel that came on a channel; it stays there."""

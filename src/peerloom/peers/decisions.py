@@ -1,0 +1,77 @@
+"""What a peer decided when something was not there in time, written down before it acts on it.
+
+A peer that starts again makes the same decisions in the round it was in, and the simulator can make them all once more. An
+ordinary run decides nothing, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+__all__ = ["Decision", "Journal", "Tag", "read_decisions"]
+
+Tag = tuple[int, int]  # (round, mix)
+
+
+class Decision(NamedTuple):
+    """One decision about the link with another row, in one mixing.
+
+    missed    its parcel was not there by the deadline; it may come later
+    skipped   its parcel will never come
+    held      nothing was sent to it, since too much was under way
+    late      its parcel of the earlier mixing `of` came now
+    """
+
+    kind: Literal["missed", "skipped", "held", "late"]
+    round: int
+    turn: int
+    row: int
+    of: Tag = (0, 0)
+
+
+class Journal:
+    """The decisions of one peer, in a file that is only added to; without a path they are not kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._by_tag: defaultdict[Tag, list[Decision]] = defaultdict(list)
+        for decision in read_decisions(path) if path is not None and path.exists() else []:
+            self._by_tag[decision.round, decision.turn].append(decision)
+
+    def at(self, tag: Tag) -> list[Decision]:
+        """What was decided in a mixing."""
+        return list(self._by_tag.get(tag, ()))
+
+    def add(self, decisions: Iterable[Decision]) -> None:
+        """Write them down, durably; those that are known already are not written twice."""
+        new = [decision for decision in decisions if decision not in self._by_tag[decision.round, decision.turn]]
+        for decision in new:
+            self._by_tag[decision.round, decision.turn].append(decision)
+        if new and self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(decision) + "\n" for decision in new)
+                file.flush()
+                os.fsync(file.fileno())
+
+    def outstanding(self, before: int) -> dict[int, list[Tag]]:
+        """By row, the mixings before a round whose parcels were given up and have not come yet."""
+        found: defaultdict[int, list[Tag]] = defaultdict(list)
+        every = [decision for tag in sorted(self._by_tag) for decision in self._by_tag[tag]]
+        come = {(decision.row, decision.of) for decision in every if decision.kind == "late" and decision.round < before}
+        for decision in every:
+            place = (decision.round, decision.turn)
+            if decision.kind == "missed" and decision.round < before and (decision.row, place) not in come:
+                found[decision.row].append(place)
+        return dict(found)
+
+
+def read_decisions(path: Path) -> list[Decision]:
+    """All decisions of a file; a last line that a kill cut short is left out."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = [json.loads(line) for line in lines if line.endswith("]")]
+    return [Decision(kind, round, turn, row, (of[0], of[1])) for kind, round, turn, row, of in found]

@@ -1,0 +1,59 @@
+"""A run between peers once more, in one process: the same decisions, the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..core import Delivery, Late, Ledger, Links
+from ..engines import build_net
+from ..experiment import Experiment
+from .decisions import Decision, Tag
+
+__all__ = ["DecisionsWire", "replay"]
+
+Ids = NDArray[np.int64]
+
+
+class DecisionsWire:
+    """All rows are here; what was missed, held or late between the peers is so again."""
+
+    def __init__(self, decisions: Mapping[int, list[Decision]]) -> None:
+        self._by_place: dict[tuple[Tag, int], list[Decision]] = {}
+        for row, made in decisions.items():
+            for decision in made:
+                self._by_place.setdefault(((decision.round, decision.turn), row), []).append(decision)
+        self._owed: dict[tuple[Tag, int, int], Tensor] = {}  # what was missed, by mixing, sender and receiver
+
+    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids) -> Delivery:
+        """What every row decided decides what it gets."""
+        acked, arrived, late = np.ones(len(out), bool), np.ones(len(into), bool), list[Late]()
+        for k, link in enumerate(out):
+            source, target = int(links.src[link]), int(links.dst[link])
+            acked[k] = all(d.kind != "held" or d.row != target for d in self._by_place.get((tag, source), ()))
+            here = [d for d in self._by_place.get((tag, target), ()) if d.row == source and d.kind in ("missed", "skipped")]
+            if here or not acked[k]:
+                arrived[k] = False
+                self._owed[tag, source, target] = payload[k].clone()
+        for link in range(len(links)):  # also along links that do not fire now
+            source, target = int(links.src[link]), int(links.dst[link])
+            for d in self._by_place.get((tag, target), ()):
+                if d.kind == "late" and d.row == source:
+                    late.append(Late(d.of, link, self._owed.pop((d.of, source, target))))
+        late.sort(key=lambda row: (links.dst[row.link], row.link, row.tag))
+        return Delivery(payload, arrived, acked, tuple(late))
+
+
+@torch.no_grad()
+def replay(exp: Experiment, decisions: Mapping[int, list[Decision]]) -> tuple[Any, Ledger]:
+    """The last state of all rows, and the account, of the run in which these decisions were made, by row."""
+    net = build_net(exp, wire=DecisionsWire(decisions))
+    state = exp.algorithm.init(exp.start(net.place.rows.tolist()).to(net.place.dtype), net)
+    for net.t in range(1, exp.rounds + 1):
+        state = exp.algorithm.step(state, net)
+    return state, net.ledger
