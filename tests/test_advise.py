@@ -16,7 +16,7 @@ from test_cli import peerloom
 
 from peerloom import graphs
 from peerloom.algorithms import D2, DGD, MLLSGD, NIDS, Depositum, DSpodFL, PaME, SpodGT
-from peerloom.cli.advise import render
+from peerloom.cli.advice import render
 from peerloom.config import comparison_from
 from peerloom.core import InverseSqrt, Links
 from peerloom.messages import Coordinates
@@ -24,7 +24,8 @@ from peerloom.problems import MCP, Classification, Quadratic
 from peerloom.schedules import Always, Bernoulli, Every, Explicit, HubRounds, Sampled, Split, laws
 from peerloom.theory import advise, advise_all
 from peerloom.theory.contraction import pull_rate
-from peerloom.theory.improve import better_weights, new_links, surer_links
+from peerloom.theory.improve import better_weights, new_links, slopes, surer_links
+from peerloom.theory.matrices import pull_moment
 from peerloom.theory.rhythm import rhythm
 
 ROOT = Path(__file__).parent.parent
@@ -55,6 +56,16 @@ def test_the_surest_help_is_found(graph):
     assert all(one.contraction < now for one in found)
 
 
+@given(undirected_graphs(least=3, most=6))
+def test_slopes_are_differences(graph):
+    links, rng = graph.peers, np.random.default_rng(len(graph.peers))
+    p, x, phi = rng.uniform(0.1, 0.9, len(links)), rng.normal(size=graph.rows), rng.uniform(0.5, 1, graph.rows)
+    for e in range(len(links)):
+        up, down = (p + h * (np.arange(len(links)) == e) for h in (1e-5, -1e-5))
+        by_hand = (x @ pull_moment(links, up, phi)(x) - x @ pull_moment(links, down, phi)(x)) / 2e-5
+        assert slopes(links, p, x, phi)[e] == pytest.approx(by_hand, abs=1e-6)
+
+
 def test_a_ring_on_a_path_is_closed_first():
     links = graphs.path(8).peers
     now, worst = pull_rate(links, np.ones(len(links)))
@@ -62,6 +73,18 @@ def test_a_ring_on_a_path_is_closed_first():
     assert {first.source, first.target} == {0, 7}
     assert first.contraction == pytest.approx(pull_rate(graphs.ring(8).peers, np.ones(16))[0])
     assert surer_links(links, np.ones(len(links)), worst, now) == []
+
+
+def test_hubs_in_a_line_are_closed_first():
+    graph = graphs.hubs(graphs.path(6), [2, 1, 1, 1, 1, 2])
+    rhythm_of_hubs = HubRounds(tau=2, q=2)
+    found = advise(experiment(graph, MLLSGD(lr=0.1), problem=quadratic(8), schedule=rhythm_of_hubs)).changes
+    first = found.fresh[0]
+    assert {first.source, first.target} == {0, 5}
+    wider = graphs.hubs(graphs.ring(6), [2, 1, 1, 1, 1, 2])
+    again = advise(experiment(wider, MLLSGD(lr=0.1), problem=quadratic(8), schedule=rhythm_of_hubs))
+    assert first.contraction == pytest.approx(again.contraction.all_on)
+    assert first.contraction < found.now
 
 
 def test_weights_of_ones_own_get_no_new_links():

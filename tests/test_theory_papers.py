@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerloom import graphs
-from peerloom.theory import Bound, depositum, dspodfl, matrices, mll_sgd, pame
+from peerloom.theory import Bound, depositum, dspodfl, dspodfl_pl, matrices, mll_sgd, pame
 from peerloom.theory import dspodfl_nonconvex as nonconvex
 from peerloom.theory import spod_gt_recursion as recursion
 from peerloom.theory.shape import diameter, distances, edge_utility, shape_of
@@ -180,13 +180,13 @@ def test_gamma_two_and_A_do_not_depend_on_gamma_zero():
 
 def test_the_pl_case():
     s = setting(mu=0.9, zeta=0.2, d_min=0.9)
-    step = dspodfl.pl_step(s)
+    step = dspodfl_pl.pl_step(s)
     assert step.holds
-    assert matrices.spectral_radius_2x2(dspodfl.pl_matrix(s, 0.5 * step.truth)) < 1
-    gap = dspodfl.pl_gap(s, 0.5 * min(step.printed, step.truth))
+    assert matrices.spectral_radius_2x2(dspodfl_pl.pl_matrix(s, 0.5 * step.truth)) < 1
+    gap = dspodfl_pl.pl_gap(s, 0.5 * min(step.printed, step.truth))
     assert gap[0].holds
     assert gap[0].truth > 0
-    assert not dspodfl.pl_step(setting(mu=0.5, d_min=0.5)).holds  # d_min > 1 - mu^2 / (2 beta^2) = 0.875
+    assert not dspodfl_pl.pl_step(setting(mu=0.5, d_min=0.5)).holds  # d_min > 1 - mu^2 / (2 beta^2) = 0.875
 
 
 def test_the_nonconvex_case():

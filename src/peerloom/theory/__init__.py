@@ -28,6 +28,7 @@ __all__ = [
     "depositum",
     "dspodfl",
     "dspodfl_nonconvex",
+    "dspodfl_pl",
     "estimate",
     "exact",
     "improve",

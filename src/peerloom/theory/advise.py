@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from ..core import Links, Network
 from ..experiment import Experiment
 from .constants import Constants, estimate
-from .contraction import Contraction, contraction, rounds_to_agree
+from .contraction import Contraction, contraction, hub_matrix, rounds_to_agree
 from .costs import Costs, costs
 from .coverage import FAMILY, cover
 from .covered import Coverage
 from .findings import Finding, findings
-from .improve import WEIGHTS_UP_TO, Improvement, better_weights, new_links, surer_links
+from .improve import WEIGHTS_UP_TO, Improvement, better_weights, new_hub_links, new_links, surer_links
 from .matrices import UnsettledError
 from .rhythm import Rhythm, rhythm
 from .shape import ALL_PAIRS, Shape, shape_of
@@ -172,7 +172,7 @@ def _advice(
 
 def _changes(exp: Experiment, beat: Rhythm, mixing: Contraction) -> tuple[Changes | None, tuple[str, ...]]:
     if exp.graph.hubs:
-        return None, ("changes to links: only looked for on graphs without hubs",)
+        return _hub_changes(exp, mixing)
     links = exp.graph.peers
     if beat.coins is None or mixing.worst is None or mixing.how != "exact":
         return None, ("changes to links: they need links that are independent coins",)
@@ -198,6 +198,16 @@ def _changes(exp: Experiment, beat: Rhythm, mixing: Contraction) -> tuple[Change
         best, tuned = better_weights(links, p, now)
     weights = tuple(zip(links.src.tolist(), links.dst.tolist(), tuned.tolist(), strict=True)) if len(tuned) else ()
     return Changes(now, tuple(surer), tuple(fresh or ()), best, weights), tuple(skipped)
+
+
+def _hub_changes(exp: Experiment, mixing: Contraction) -> tuple[Changes | None, tuple[str, ...]]:
+    """New links between the hubs; what ties a worker to its hub is not for choosing."""
+    recipe, now = exp.graph.recipe, mixing.all_on or 0.0
+    if recipe.get("H") is not None or "hub_graph" not in recipe:
+        return None, ("new links between hubs: H is your own, and a new link would not know how to change it",)
+    if now >= 1 - 1e-12 or exp.graph.hubs < 3:
+        return None, ()
+    return Changes(now, (), tuple(new_hub_links(recipe["hub_graph"], hub_matrix(exp)[1], now)), None), ()
 
 
 def _matrices(exp: Experiment) -> tuple[Stochastic, ...]:

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Links
+from ..core import Links, Network
+from ..graphs import from_edges
+from ..graphs.hubs import diffusion
 from ..graphs.weights import metropolis, uniform
 from .contraction import pull_rate
 from .matrices import expected, left_perron
+from .mll_sgd import zeta
 
-__all__ = ["WEIGHTS_UP_TO", "Improvement", "better_weights", "new_links", "surer_links"]
+__all__ = ["WEIGHTS_UP_TO", "Improvement", "better_weights", "new_hub_links", "new_links", "slopes", "surer_links"]
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -35,17 +38,10 @@ class Improvement:
 
 
 def surer_links(links: Links, p: Floats, worst: Floats, now: float, most: int = 3) -> list[Improvement]:
-    """The links that would help most if they always fired, best first; each tried exactly, chosen by the slope.
-
-    By how much the contraction falls with a coin's probability follows from the worst disagreement x alone:
-    d/dp = sum over its links of 2 phi_i (Pbar x)_i a (x_j - x_i) + phi_i a^2 (1 - 2 p) (x_j - x_i)^2.
-    """
+    """The links that would help most if they always fired, best first; each tried exactly, chosen by the slope."""
     phi = np.ones(links.rows) if links.symmetric else left_perron(expected(links, p))
-    step = worst[links.src] - worst[links.dst]
-    mixed = expected(links, p) @ worst
-    slope = phi[links.dst] * (2 * mixed[links.dst] * links.a * step + links.a**2 * (1 - 2 * p) * step**2)
     coins, at = np.unique(links.coin, return_inverse=True)
-    gain = -np.bincount(at, slope * (1 - p), len(coins))
+    gain = -np.bincount(at, slopes(links, p, worst, phi) * (1 - p), len(coins))
     found = []
     for c in np.argsort(-gain, kind="stable")[: most + 2].tolist():
         mine = at == c
@@ -55,6 +51,16 @@ def surer_links(links: Links, p: Floats, worst: Floats, now: float, most: int = 
         e = int(np.flatnonzero(mine)[0])
         found.append(Improvement(int(links.src[e]), int(links.dst[e]), bool(mine.sum() > 1), float(p[e]), 1.0, rate))
     return _best(found, now, most)
+
+
+def slopes(links: Links, p: Floats, x: Floats, phi: Floats) -> Floats:
+    """How much E|P x|^2, weighted by phi, changes with the probability of each link, x and phi being kept.
+
+    2 phi_i (Pbar x)_i a (x_j - x_i) + phi_i a^2 (1 - 2 p) (x_j - x_i)^2.
+    """
+    step = x[links.src] - x[links.dst]
+    mixed = expected(links, p) @ x
+    return np.asarray(phi[links.dst] * (2 * mixed[links.dst] * links.a * step + links.a**2 * (1 - 2 * p) * step**2))
 
 
 def new_links(links: Links, p: Floats, worst: Floats, now: float, most: int = 3) -> list[Improvement] | None:
@@ -76,6 +82,17 @@ def new_links(links: Links, p: Floats, worst: Floats, now: float, most: int = 3)
         wider, q = _with(links, p, i, j, chance, two_way)
         rate, _ = pull_rate(wider, q)
         found.append(Improvement(i, j, two_way, 0.0, chance, rate))
+    return _best(found, now, most)
+
+
+def new_hub_links(hub_graph: Network, b: Floats, now: float, most: int = 3) -> list[Improvement]:
+    """The links between hubs that are missing and would help most, with H made anew by `diffusion`; all are tried."""
+    links, hubs = hub_graph.peers, hub_graph.rows
+    there = set(zip(links.src.tolist(), links.dst.tolist(), strict=True))
+    found = []
+    for i, j in _candidates(hubs, np.arange(hubs, dtype=np.float64), there, True):
+        wider = from_edges(hubs, [*there, (i, j)])
+        found.append(Improvement(i, j, True, 0.0, 1.0, zeta(diffusion(wider, b), b) ** 2))
     return _best(found, now, most)
 
 
