@@ -189,7 +189,7 @@ def _steps(a: Advice) -> Iterator[str]:
             f"{word} {number(value)}"
             for word, value in (
                 ("the paper allows", c.printed),
-                ("numerically right up to", c.allowed),
+                ("by our own reckoning up to", c.allowed),
                 ("it really settles up to", c.exact_step),
             )
             if value is not None

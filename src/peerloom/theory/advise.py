@@ -99,7 +99,14 @@ class Advice:
 
 
 def advise(exp: Experiment, given: Mapping[str, float] | None = None, *, quick: bool = False) -> Advice:
-    """What theory says about one experiment; `given` are constants known by hand, `quick` leaves out what takes longer."""
+    """What theory says about one experiment; `given` are constants known by hand, `quick` leaves out what takes longer.
+
+    >>> import peerloom as pl
+    >>> problem = pl.problems.Quadratic(A=[[[1.0]]] * 4, b=[[0.0], [1.0], [2.0], [3.0]])
+    >>> found = advise(pl.Experiment(pl.graphs.ring(4), problem, pl.algorithms.DGD(lr=0.01)))
+    >>> found.coverage.theorem, round(found.contraction.per_round, 4), found.rounds_to_agree
+    ('DSpodFL, Theorem 4.11 (strongly convex)', 0.1111, 7)
+    """
     return next(iter(advise_all([exp], given, quick=quick)))
 
 

@@ -42,7 +42,11 @@ def alpha_limit(L: float, gamma: float, rho: float = 0.0, nesterov: bool = False
 
 
 def beta_limit(n: int, lam: float, T0: int, gamma: float = 0.0, alpha_rho: float = 0.0, nesterov: bool = False) -> Bound:
-    """Theorem 1's limit of beta; the truth is the safe one, with n replaced by 1 (erratum E-P9)."""
+    """Theorem 1's limit of beta; the truth is the safe one, with n replaced by 1 (erratum E-P9).
+
+    >>> round(beta_limit(10, 0.872678, 1).printed, 5)
+    0.07776
+    """
     if lam >= 1:
         return Bound(None, None, False, "lambda = 1: the graph is disconnected, or only swaps")
     d1, d2 = deltas(lam, T0, alpha_rho)

@@ -73,7 +73,12 @@ def second_moment(links: Links, b: Floats) -> Any:
 
 
 def rho_tilde(links: Links, b: Floats) -> float:
-    """The spectral radius of Rtilde - J (Definition 4.5): how much squared disagreement a round leaves. Exact; 1 if cut."""
+    """The spectral radius of Rtilde - J (Definition 4.5): how much squared disagreement a round leaves. Exact; 1 if cut.
+
+    >>> from peerloom.graphs import path
+    >>> round(rho_tilde(path(3).peers, np.array([0.5, 0.5, 0.25, 0.25])), 7)
+    0.8495212
+    """
     return pull_contraction(links, b)[0]
 
 

@@ -60,6 +60,10 @@ def step(s: Setting) -> Bound:
     """The largest step of condition (12), over all workers: as printed, and with the last term that the proof gives (E-M9).
 
     4 p - p^2 - 2 >= eta L (a p (beta + 1) - a p^2 + p^2) + 8 L^2 eta^2 q^2 tau^2 Gamma; 4 (p (beta - 1) + 2) in place of 8.
+
+    >>> worker = Setting(zeta=0.0, tau=8, q=4, a=np.array([0.01]), p=np.array([1.0]), L=1.0, sigma=1.0)
+    >>> round(step(worker).printed, 8)
+    0.00635857
     """
     found = gamma(s.zeta)
     if found.truth is None:

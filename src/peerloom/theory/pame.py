@@ -82,6 +82,10 @@ def growth(links: Links, t: Ids, p: float, k0: int) -> Bound:
 
     The printed condition (12) can never hold (erratum E-A7), so there is no printed value; this one is the supplement's
     eq. (45), on which the proof rests.
+
+    >>> from peerloom.graphs import complete
+    >>> round(growth(complete(32).peers, np.full(32, 6), 0.2, k0=5).truth, 5)
+    1.00962
     """
     z = zeta(links)
     if z.truth is None or not z.holds:

@@ -24,7 +24,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Mixing:
-    """The expected matrices of a digraph with links that fire with probability `ph`, and what the paper makes of them."""
+    """The expected matrices of a digraph with links that fire with probability `ph`, and what the paper makes of them.
+
+    >>> from peerloom.graphs import directed_ring
+    >>> Mixing(directed_ring(3).peers, np.ones(3)).rho_hat
+    (0.875, 0.875)
+    """
 
     links: Links
     ph: Floats
