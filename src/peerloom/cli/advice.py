@@ -19,8 +19,8 @@ _COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
 _ROUNDS = (
-    "Leaves: the expected squared disagreement after a round, of that before, at the most. To agree: until it is a "
-    "millionth, so that models are a thousand times closer. Sent and delay: on average per round."
+    "Leaves: of the expected squared disagreement, at the most; all on: the same if every link always fired. To agree: "
+    "until it is a millionth, so that models are a thousand times closer. Sent and delay: on average per round."
 )
 
 
@@ -128,15 +128,7 @@ def _problem(a: Advice) -> Iterator[RenderableType]:
 def _rounds(shown: Sequence[Advice]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("", overflow="fold")
-    heads = (
-        "leaves of squared\ndisagreement",
-        "were all\nlinks on",
-        "rounds to\nagree",
-        "links\nfire",
-        "clients\ncompute",
-        "sent",
-        "delay",
-    )
+    heads = ("leaves", "all on", "rounds\nto agree", "links\nfire", "clients\ncompute", "sent", "delay")
     for name in heads:
         table.add_column(name, justify="right")
     for a in shown:

@@ -68,6 +68,7 @@ td, .reach thead th { white-space: nowrap; }
 td small, th small { display: block; font-size: .8rem; font-weight: 400; }
 .none { color: var(--soft); font-style: italic; }
 .warn { color: var(--warn) !important; }
+.theory thead th:last-child { text-align: left; }
 .theory td:last-child { text-align: left; white-space: normal; min-width: 20rem; }
 .words td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 .words thead th { text-align: left; }

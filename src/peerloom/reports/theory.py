@@ -19,7 +19,9 @@ __all__ = ["measured_floor", "theory_table"]
 def theory_table(groups: Sequence[Group], inks: Mapping[str, tuple[str, str]]) -> str:
     """One row per algorithm: contraction, floors and the theorem, predicted and measured."""
     head = ["algorithm", "left of disagreement", "consensus error", "loss above the optimum", "theorem"]
-    return table(head, [[swatch(group.label, inks), *_cells(group.runs)] for group in groups], "theory")
+    rows = [[swatch(group.label, inks), *_cells(group.runs)] for group in groups]
+    told = [k for k in range(len(head)) if any(row[k] not in ("", "n/a") for row in rows)]  # no column of nothing
+    return table([head[k] for k in told], [[row[k] for k in told] for row in rows], "theory")
 
 
 def measured_floor(run: Run, name: str) -> float | None:
