@@ -19,7 +19,7 @@ from peerloom.algorithms import D2, DGD, MLLSGD, NIDS, Depositum, DSpodFL, PaME,
 from peerloom.cli.advice import render
 from peerloom.cli.advise import advise_command
 from peerloom.config import comparison_from
-from peerloom.core import ConfigError, InverseSqrt, Links
+from peerloom.core import ConfigError, Draws, InverseSqrt, Links
 from peerloom.messages import Coordinates
 from peerloom.problems import MCP, Classification, Quadratic
 from peerloom.schedules import Always, Bernoulli, Every, Explicit, HubRounds, Sampled, Split, laws
@@ -249,6 +249,11 @@ def test_what_is_risky_is_said():
     assert not any("counts less" in one.text for one in alike.findings)
     redrawn = advise(experiment(graphs.ring(6), schedule=Bernoulli(nodes=laws.Uniform(0.5, 1), redraw=5)))
     assert any("drawn anew" in one.text for one in redrawn.findings)
+    twice = experiment(graphs.ring(6), schedule=Bernoulli(links=laws.Uniform(0.1, 1.0), redraw=5), rounds=10)
+    activity = twice.schedule.bind(twice.graph, Draws(twice.seed))
+    each = [pull_rate(twice.graph.peers, activity.link_chance(t, "peers"))[0] for t in (1, 6)]
+    assert advise(twice).contraction.per_round == pytest.approx(max(each))
+    assert each[0] != each[1]
     two = graphs.from_matrix([[0.0, 1.0], [1.0, 0.0]])
     assert any("-1/3" in one.text for one in advise(experiment(two, D2(lr=0.1))).findings)
 

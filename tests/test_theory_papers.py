@@ -469,6 +469,25 @@ def test_the_beta_of_corollary_1_is_below_the_safe_limit(n, lam, T0, nesterov, r
     assert 0 <= found.gamma < 1
 
 
+def test_a_graph_that_mixes_well_mixes_badly_too():
+    for lam in (1e-9, 0.01, 0.3, 0.9):
+        plain, best = depositum.deltas(lam, 3, 0.01), depositum.deltas(lam, 3, 0.01, larger=True)
+        assert best[0] * best[1] >= plain[0] * plain[1]
+    assert depositum.deltas(1e-9, 1, larger=True) == pytest.approx(depositum.deltas(1 / 3, 1, larger=True), rel=1e-3)
+    assert depositum.deltas(0.0, 1, larger=True) == depositum.deltas(0.0, 1)
+
+
+def test_stationarity_by_hand():
+    x, nu = np.array([[1.0, 0.0], [3.0, 2.0]]), np.array([[0.5, 0.0], [0.5, 1.0]])
+
+    def soft(z):  # the prox of alpha lambda |.|_1 for alpha = 0.5, lambda = 2
+        return np.sign(z) * np.maximum(np.abs(z) - 1.0, 0)
+
+    found = depositum.stationarity(x, nu, lambda rows: 2 * rows, np.array([4.0, 2.0]), soft, 0.5, 3.0)
+    # x - alpha 2 x = 0 and its prox is 0, so G = x / alpha = 2 x
+    assert found == pytest.approx(4 * 14 + 9 * 4 + 2 * (3.5**2 + 1.5**2))
+
+
 def test_theorem_1_of_depositum():
     found = depositum.theorem(10, 0.0, 1, 0.05, 0.1, 10**9, 1.0, 1.0, L=1.0)
     assert found.holds

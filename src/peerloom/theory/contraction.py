@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..core import Draws, Links, uniform
 from ..experiment import Experiment
 from ..messages import Coordinates
-from ..schedules import OneEdge
+from ..schedules import Bernoulli, OneEdge
 from . import mll_sgd
 from .exact import mixing_rate
 from .matrices import Moment, UnsettledError, expected, laplacian, left_perron, pull_contraction, top_off
@@ -25,6 +25,7 @@ __all__ = ["ENOUGH", "Contraction", "contraction", "drawn_rate", "hub_matrix", "
 Floats = NDArray[np.float64]
 
 ENOUGH = 1e-6  # of the squared disagreement: models a thousand times closer count as agreed
+_EPOCHS = 10  # draws of probabilities that are looked at, where they change
 _LONG_RUN = 120  # clients up to which the rate in the long run is computed too
 _UNWEIGHTED = {"PaME": "average", "EpidemicLearning": "share", "PairwiseGossip": "share"}  # what does not pull with weights
 
@@ -86,9 +87,13 @@ def contraction(exp: Experiment, beat: Rhythm, *, quick: bool = False) -> Contra
             per_round, worst = pull_rate(links, beat.coins["peers"])
     except UnsettledError as error:
         return Contraction(None, all_on, None, drawn, "drawn", skipped=(*skipped, f"contraction: {error}"))
+    if beat.changes and isinstance(schedule, Bernoulli) and schedule.redraw:  # rho tilde is the largest over rounds
+        activity = schedule.bind(exp.graph, Draws(exp.seed))
+        starts = range(1 + schedule.redraw, exp.rounds + 1, schedule.redraw)[: _EPOCHS - 1]
+        per_round = max([per_round, *(pull_rate(links, activity.link_chance(t, "peers"))[0] for t in starts)])
     root = 1 / beat.period["peers"]
     lasting = None
-    if beat.coins is not None and per_round < 1 - 1e-12 and links.rows <= _LONG_RUN and not quick:
+    if beat.coins is not None and not beat.changes and per_round < 1 - 1e-12 and links.rows <= _LONG_RUN and not quick:
         lasting = mixing_rate(links, beat.coins["peers"]) ** root
     mixings = getattr(exp.algorithm, "K", 1) if type(exp.algorithm).__name__ == "ProxGT" else 1
     found = Contraction(per_round**root, all_on, lasting, drawn, "exact", worst, tuple(skipped))

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .bound import Bound
 
-__all__ = ["Corollary", "alpha_limit", "beta_limit", "corollary", "corollary_bound", "deltas", "omega", "theorem"]
+__all__ = [
+    "Corollary",
+    "alpha_limit",
+    "beta_limit",
+    "corollary",
+    "corollary_bound",
+    "deltas",
+    "omega",
+    "stationarity",
+    "theorem",
+]
+
+Floats = NDArray[np.float64]
+Map = Callable[[Floats], Floats]
 
 _ZERO = 1e-12  # below this lambda is rounding, and the branch for 0 is meant
 
@@ -17,16 +34,32 @@ def omega(gamma: float) -> float:
     return (1 + 3 * gamma) / (1 - gamma)
 
 
-def deltas(lam: float, T0: int, alpha_rho: float = 0.0) -> tuple[float, float]:
+def deltas(lam: float, T0: int, alpha_rho: float = 0.0, *, larger: bool = False) -> tuple[float, float]:
     """delta_1 and delta_2 (Proposition 2), the exponent 2 T0 + 2 for lambda = 0 (erratum E-P2), by logarithms there.
 
-    delta_1 is not positive, and the theorem void, unless alpha rho < 1 - lambda^(1 / (2 T0)) (erratum E-P3).
+    delta_1 is not positive, and the theorem void, unless alpha rho < 1 - lambda^(1 / (2 T0)) (erratum E-P3). Both fall to 0
+    as lambda does, although nothing mixes better than lambda = 0. A graph that mixes with lambda does so with any larger
+    one as well: `larger` takes the lambda from there on with the largest product.
     """
+    if larger and lam >= _ZERO:
+        wider = [deltas(float(x), T0, alpha_rho) for x in np.linspace(lam, 1, 1000, endpoint=False)]
+        return max(wider, key=lambda pair: pair[0] * pair[1] if pair[0] > 0 else 0.0)
     if lam < _ZERO:
         log2 = T0 * math.log(T0) - (T0 + 1) * math.log1p(T0)
         return math.exp(log2 + (2 * T0 + 2) * math.log1p(-alpha_rho)), math.exp(log2)
     common, root = lam * (1 - lam), lam ** (1 / T0)
     return common * ((1 - alpha_rho) ** 2 - root), common * (1 - root)
+
+
+def stationarity(x: Floats, nu: Floats, gradient: Map, mean_gradient: Floats, prox: Map, alpha: float, L: float) -> float:
+    """s, what Theorem 1 bounds: sum_i |G^alpha(x_i)|^2 + L^2 |x - Jx|^2 + n |mean gradient - mean nu|^2.
+
+    G^alpha(x) = (x - prox(x - alpha grad f(x))) / alpha with the gradient of the whole; `mean_gradient` is that of each
+    client at its own model, averaged. x and nu have one row per client; `gradient` and `prox` take rows to rows.
+    """
+    G = (x - prox(x - alpha * gradient(x))) / alpha
+    apart = L**2 * ((x - x.mean(axis=0)) ** 2).sum()
+    return float((G**2).sum() + apart + len(x) * ((mean_gradient - nu.mean(axis=0)) ** 2).sum())
 
 
 def alpha_limit(L: float, gamma: float, rho: float = 0.0, nesterov: bool = False) -> Bound:
