@@ -131,5 +131,5 @@ def _clients(exp: Experiment, beat: Rhythm, constants: Constants) -> Iterator[Fi
             "less: the run settles where sum of d_i grad F_i = 0, not at the optimum of all.",
         )
     if beat.changes:
-        text = "Probabilities are drawn anew now and then: contraction is the largest of the first draws, all else of the first."
+        text = "Probabilities are drawn anew now and then: contraction is the largest of the first draws, the rest of the first."
         yield Finding("note", text)
