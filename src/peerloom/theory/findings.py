@@ -98,6 +98,8 @@ def _step(coverage: Coverage) -> Iterator[Finding]:
             f"The step {coverage.step:.3g} makes the models grow without end: on this problem it must be below "
             f"{coverage.exact_step:.3g} (exact).",
         )
+    elif coverage.exact_step is not None:
+        return  # what is exact needs no bound
     elif coverage.step is not None and coverage.allowed is not None and coverage.step >= coverage.allowed:
         yield Finding(
             "warning",
@@ -131,5 +133,4 @@ def _clients(exp: Experiment, beat: Rhythm, constants: Constants) -> Iterator[Fi
             "less: the run settles where sum of d_i grad F_i = 0, not at the optimum of all.",
         )
     if beat.changes:
-        text = "Probabilities are drawn anew now and then: contraction is the largest of the first draws, the rest of the first."
-        yield Finding("note", text)
+        yield Finding("note", "Probabilities are drawn anew now and then: contraction is the largest of the first ones.")
