@@ -61,14 +61,14 @@ def contraction(exp: Experiment, beat: Rhythm, *, quick: bool = False) -> Contra
     drawn = drawn_rate(exp, beat, 60 if quick else LOOKED_AT)
     if exp.graph.hubs:
         zeta = mll_sgd.zeta(*hub_matrix(exp))
-        if beat.coins is None or any(p.min(initial=1.0) < 1 for p in beat.coins.values()) or not exp.message.whole:
+        if beat.coins is None or any(p.min(initial=1.0) < 1 for p in beat.coins.values()) or exp.message.fit != "whole":
             return Contraction(None, zeta**2, None, drawn, "drawn")
         return Contraction(zeta ** (2 / beat.period["across"]), zeta**2, None, drawn, "exact")
     links = exp.graph.peers
     kind = _UNWEIGHTED.get(type(exp.algorithm).__name__, "pull")
     plain = kind == "pull" and exp.message.fit == "whole"
     skipped: list[str] = []
-    if not exp.message.whole and not isinstance(exp.message, Coordinates):
+    if exp.message.fit != "whole" and not isinstance(exp.message, Coordinates):
         skipped.append(f"what {type(exp.message).__name__} does to agreement: figures are those of whole messages")
     every = np.ones(len(links))
     try:
