@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,6 +50,9 @@ class Sampled:
         """Per receiver, the neighbours with the least draws."""
         kappa = self.periods(network.rows, draws)
         every_row = np.ones(network.clients, bool)
+        wanted = {
+            name: np.maximum(1, np.ceil(self.fraction * links.in_degree - 1e-9)) for name, links in network.layers.items()
+        }
 
         def fires(t: int, layer: str) -> Bools:
             links = network.layers[layer]
@@ -59,8 +61,7 @@ class Sampled:
             rank = np.empty(len(u), np.int64)
             rank[order] = np.arange(len(u))
             rank -= np.searchsorted(links.dst, links.dst)  # links are sorted by receiver
-            wanted = np.array([max(1, math.ceil(self.fraction * d - 1e-9)) for d in links.in_degree])
-            return np.asarray((rank < wanted[links.dst]) & (max(t - 1, 0) % kappa[links.dst] == 0))
+            return np.asarray((rank < wanted[layer][links.dst]) & (max(t - 1, 0) % kappa[links.dst] == 0))
 
         return FixedActivity(network, lambda t: every_row, fires)
 
