@@ -170,7 +170,7 @@ class LossyWire:
     def __init__(self, lost):
         self.lost = lost
 
-    def swap(self, tag, links, out, payload, into):
+    def swap(self, tag, links, out, payload, into, cargo):
         arrived = ~self.lost[links.dst[into], links.src[into]]
         payload = payload.clone()
         payload[torch.from_numpy(~arrived)] = torch.nan

@@ -25,8 +25,8 @@ from peerloom.peers.keep import Keep
 from peerloom.peers.processes import context
 from peerloom.peers.replay import DecisionsWire, replay
 from peerloom.peers.row import RowRun, spec_hash
-from peerloom.peers.start import check_deadline, check_roster
-from peerloom.peers.wire import CHANNEL, Shape
+from peerloom.peers.start import check_deadline, check_free, check_roster
+from peerloom.peers.wire import Shape
 from peerloom.runs import RunFolder
 from peerloom.schedules import Bernoulli
 from peerloom.testing import graph_for
@@ -70,18 +70,20 @@ def roster_for(graph, identities):
     return Roster(identities[0].id, 1, 0, members, links).signed(identities[0])
 
 
-def run_in_memory(exp, identities, folder, faults=None, seed=0, crashes=(), deadline=None):
+def run_in_memory(exp, identities, folder, faults=None, seed=0, crashes=(), deadline=None, free=False):
     """Every row as a program of its own over a seeded network; what each ended with, in row order."""
     roster = roster_for(exp.graph, identities)
     ids = [member.id for member in roster.members]
-    shape = Shape.of(exp, 0, deadline)
-    run = RunIdentity("test", spec_hash(exp), {CHANNEL: shape.channel})
+    shape = Shape.of(exp, 0, deadline, free)
+    run = RunIdentity("test", spec_hash(exp), shape.channels)
     network = MemoryNetwork(roster, run, seed, faults, shape.settings(Settings(wait=600.0)))
 
     def program(row):
         def go(post):
             keep = Keep(folder / str(row), spec_hash(exp))
-            return RowRun(exp, row, post, keep, shape).run()
+            # Who waits for nobody would do all its rounds in no time: a round takes a while, and not the same for all.
+            slow = (lambda t: post.wait_news(10**12, 0.01 * (1 + row % 3))) if free else None
+            return RowRun(exp, row, post, keep, shape, on_round=slow).run()
 
         return go
 
@@ -195,6 +197,74 @@ def test_rules_that_need_every_message_refuse_a_deadline():
     check_deadline(experiment("SpodGT"), 1.0)
 
 
+# -- those who wait for nobody
+
+
+def sums_of(exp, folder, results):
+    """What every row's checkpoint holds of its links: by (what, row here, turn, other row, column)."""
+    found = {}
+    for row, result in enumerate(results):
+        memory = Keep(folder / str(row), spec_hash(exp)).load(exp.graph, type(result.state)).memory
+        for name, value in memory.items():
+            what, turn, other, column = name.split("/")
+            found[what, row, int(turn), int(other), int(column)] = value
+    return found
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32), crashes=crashes, name=st.sampled_from(["SpodGT", "AB", "SGP"]))
+def test_running_sums_keep_all_mass(seed, crashes, name, identities, tmp_path_factory):
+    """What was pushed and what was added differ by what is on its way: nothing is lost, doubled or made up."""
+    exp = experiment(name, rounds=40, message=pl.messages.Dense())
+    folder = tmp_path_factory.mktemp("free")
+    results = run_in_memory(exp, identities, folder, SLOW, seed, crashes, free=True)
+    sums, links, n = sums_of(exp, folder, results), exp.graph.peers, exp.problem.n
+    under_way = torch.zeros(n, dtype=torch.float64)
+    for source, target, b in zip(links.src.tolist(), links.dst.tolist(), links.b, strict=True):
+        for (what, row, turn, other, column), sigma in sums.items():
+            if (what, row, other) == ("sigma", source, target) and len(sigma) == n:
+                rho = sums.get(("rho", target, turn, source, column), np.zeros(n))
+                under_way += torch.from_numpy(b * (sigma - rho))
+    total = {name: torch.cat([getattr(r.state, name) for r in results]).sum(dim=0) for name in results[0].state._fields}
+    if name == "SGP":  # without gradients the models' sum stays; with them it moves by what each row knows
+        return
+    gradients = total["c"] if name == "SpodGT" else total["g"]
+    assert torch.allclose(total["y"] + under_way, gradients, rtol=0, atol=1e-11)
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32), crashes=crashes)
+def test_symmetric_mixing_keeps_the_mean(seed, crashes, identities, tmp_path_factory):
+    """Nobody computes, so models only move to each other: what is on its way included, their sum never changes."""
+    exp = experiment("DSpodFL", rounds=60, schedule=Bernoulli(nodes=0.0, links=0.8))
+    exp = replace(exp, x0=np.random.default_rng(0).normal(size=(7, 5)))
+    folder = tmp_path_factory.mktemp("flow")
+    results = run_in_memory(exp, identities, folder, SLOW, seed, crashes, free=True)
+    sums = sums_of(exp, folder, results)
+    total = torch.cat([result.state.x for result in results]).sum(dim=0).numpy()
+    for (what, row, turn, other, column), moved in sums.items():
+        if what == "flow":
+            total = total + moved - sums.get(("known", other, turn, row, column), np.zeros(5))
+    np.testing.assert_allclose(total, np.asarray(exp.x0).sum(axis=0), atol=1e-11)
+
+
+def test_free_peers_come_to_agree_and_to_the_optimum(identities, tmp_path):
+    exp = experiment("SpodGT", rounds=1500, message=pl.messages.Dense(), schedule=Bernoulli(links=0.7))
+    results = run_in_memory(exp, identities, tmp_path, Faults(loss=0.1), seed=4, free=True)
+    x = torch.cat([result.state.x for result in results]).numpy()
+    assert np.abs(x - exp.problem.solution()).max() < 0.05
+
+
+def test_what_cannot_be_free_is_refused():
+    for name in ("CHOCO", "NIDS"):
+        with pytest.raises(ConfigError, match="wait for each other"):
+            check_free(experiment(name))
+    with pytest.raises(ConfigError, match="hubs"):
+        check_free(experiment("MLLSGD"))
+    with pytest.raises(ConfigError, match="whole"):
+        check_free(experiment("PaME"))
+
+
 # -- what a peer keeps
 
 
@@ -203,7 +273,7 @@ def test_a_checkpoint_that_was_cut_is_passed_over(tmp_path):
     last = simulated(exp)
     keep = Keep(tmp_path, "spec")
     for t in (3, 4, 5):
-        keep.save(t, last.state, last.ledger, [])
+        keep.save(t, last.state, last.ledger, {})
     files = sorted(tmp_path.glob("checkpoint-*.npz"))
     newest = max(files, key=lambda path: path.stat().st_mtime_ns)
     newest.write_bytes(newest.read_bytes()[:-7])
@@ -214,7 +284,7 @@ def test_a_checkpoint_that_was_cut_is_passed_over(tmp_path):
         keep.load(exp.graph, type(last.state))
     assert Keep(tmp_path / "new", "spec").load(exp.graph, type(last.state)) is None
     keep = Keep(tmp_path / "other", "one")
-    keep.save(1, last.state, last.ledger, [])
+    keep.save(1, last.state, last.ledger, {})
     with pytest.raises(DataError, match="another experiment"):
         Keep(tmp_path / "other", "two").load(exp.graph, type(last.state))
 

@@ -113,12 +113,13 @@ def up(
         float | None,
         typer.Option(min=0.01, help="Seconds to wait for a neighbour in a round; then the round goes on without it."),
     ] = None,
+    free: Annotated[bool, typer.Option("--free", help="Wait for nobody: use the newest of every neighbour.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run an experiment between real processes with real TLS on this machine: one per client, keys and all."""
     from .up import up_command
 
-    up_command(file, set_ or [], seed, out_dir, deadline, as_json)
+    up_command(file, set_ or [], seed, out_dir, deadline, free, as_json)
 
 
 @app.command()

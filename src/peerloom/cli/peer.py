@@ -293,6 +293,9 @@ def start(
         float | None,
         typer.Option(min=0.01, help="Seconds to wait for a neighbour in a round; then the round goes on without it."),
     ] = None,
+    free: Annotated[
+        bool, typer.Option("--free", help="Wait for nobody: use the newest of every neighbour. Must be so at every site.")
+    ] = False,
     history: Annotated[bool, typer.Option("--history", help="Keep every event of every link, for the checker.")] = False,
     folder: Folder = HERE,
 ) -> None:
@@ -302,7 +305,7 @@ def start(
     def say(text: str) -> None:
         err.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    raise typer.Exit(serve(folder, file, listen=listen, deadline=deadline, history=history, say=say))
+    raise typer.Exit(serve(folder, file, listen=listen, deadline=deadline, free=free, history=history, say=say))
 
 
 @peer_app.command()

@@ -16,14 +16,20 @@ __all__ = ["up_command"]
 
 
 def up_command(
-    file: Path | None, settings: list[str], seed: int | None, out_dir: Path | None, deadline: float | None, as_json: bool
+    file: Path | None,
+    settings: list[str],
+    seed: int | None,
+    out_dir: Path | None,
+    deadline: float | None,
+    free: bool,
+    as_json: bool,
 ) -> None:
     """Run every experiment of a file between processes, one experiment after the other, then tell what came of it."""
     comparison, out = prepare(file, settings, seed, out_dir)
     folders = folders_of(comparison, out)
     with Live(console=err, transient=True, refresh_per_second=5) as live:
         for exp, folder in zip(comparison.experiments, folders, strict=True):
-            federation = Federation(exp, folder, deadline)
+            federation = Federation(exp, folder, deadline, free)
             title = f"{exp.name}, seed {exp.seed}: {exp.graph.rows} processes"
             federation.run(lambda rows, title=title: live.update(_table(title, rows)))  # type: ignore[misc]
             federation.collect()

@@ -22,6 +22,7 @@ from .network import Links, Network
 from .offers import Offer, Packed, average, pull, push, share
 from .ports import (
     Activity,
+    Cargo,
     Delivery,
     Evaluation,
     Fit,
@@ -46,6 +47,7 @@ __all__ = [
     "STEADY",
     "Activity",
     "Algorithm",
+    "Cargo",
     "Caution",
     "ConfigError",
     "CyclePlan",

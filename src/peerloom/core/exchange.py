@@ -12,7 +12,7 @@ from torch import Tensor
 from .draw import Draws
 from .network import Links
 from .offers import Offer
-from .ports import Late, Message, Placement, Trip, Wire
+from .ports import Cargo, Late, Message, Placement, Trip, Wire
 
 __all__ = ["LinkMixer", "trip_of_rows"]
 
@@ -42,7 +42,8 @@ class LinkMixer:
         n = max(law.value.shape[1] for law in laws)
         there = self._parts(links, out, tag, n)
         packed = [self._pack(law, links, out, there) for law in laws]
-        came = self._wire.swap(tag, links, out, torch.cat(packed, dim=1), into)
+        cargo = tuple(Cargo(part.shape[1], law.counts_sent) for part, law in zip(packed, laws, strict=True))
+        came = self._wire.swap(tag, links, out, torch.cat(packed, dim=1), into, cargo)
         every = bool(came.arrived.all() and came.acked.all())
         payload = came.payload if every else came.payload[torch.from_numpy(np.flatnonzero(came.arrived))]
         into, acked = into[came.arrived], out[came.acked]

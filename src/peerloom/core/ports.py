@@ -15,6 +15,7 @@ from .network import Links, Network
 
 __all__ = [
     "Activity",
+    "Cargo",
     "Delivery",
     "Evaluation",
     "Fit",
@@ -183,17 +184,31 @@ class Delivery(NamedTuple):
     late: tuple[Late, ...] = ()
 
 
+class Cargo(NamedTuple):
+    """One offer's columns of what travels."""
+
+    width: int
+    pushed: bool  # whether it is mass, which leaves its sender
+
+
 class Wire(Protocol):
     """The only thing an engine supplies: deliver rows along links, report what arrived and what was acknowledged."""
 
-    def swap(self, tag: tuple[int, int], links: Links, out: Ids, payload: Tensor, into: Ids) -> Delivery:
-        """Deliver payload[e] along link out[e]; return what came along the links `into`. `tag`: (round, mix)."""
+    def swap(
+        self, tag: tuple[int, int], links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]
+    ) -> Delivery:
+        """Deliver payload[e] along link out[e]; return what came along the links `into`. `tag`: (round, mix).
+
+        `cargo` says what the columns are, for wires that treat mass otherwise than models.
+        """
 
 
 class MemoryWire:
     """Every row is here, so what goes out is what comes in."""
 
-    def swap(self, tag: tuple[int, int], links: Links, out: Ids, payload: Tensor, into: Ids) -> Delivery:
+    def swap(
+        self, tag: tuple[int, int], links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]
+    ) -> Delivery:
         """Nothing is lost."""
         every = np.ones(len(out), bool)
         return Delivery(payload, every, every)

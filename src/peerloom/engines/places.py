@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import Delivery, Ledger, Links
+from ..core import Cargo, Delivery, Ledger, Links
 from ..experiment import Experiment
 from .simulator import build_net
 
@@ -43,7 +43,7 @@ class _Post:
         self._me, self._owner, self._boxes, self._failed = me, owner, boxes, failed
         self._early: dict[tuple[Tag, int], tuple[Ids, Tensor]] = {}
 
-    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids) -> Delivery:
+    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
         """Send every place its letter, then wait for those that are due here."""
         to, sources = self._owner[links.dst[out]], self._owner[links.src[into]]
         for place in np.unique(to):

@@ -38,27 +38,28 @@ class _Models(NamedTuple):
 class Federation:
     """One process per row of an experiment, each with its own key and folder below `out / peers`."""
 
-    def __init__(self, exp: Experiment, out: Path, deadline: float | None = None) -> None:
-        self._set(RunFolder.create(out, exp), found_on_this_machine(exp, out / "peers"), deadline)
+    def __init__(self, exp: Experiment, out: Path, deadline: float | None = None, free: bool = False) -> None:
+        self._set(RunFolder.create(out, exp), found_on_this_machine(exp, out / "peers"), deadline, free)
 
     @classmethod
     def adopt(cls, exp: Experiment, out: Path) -> Federation:
         """A federation whose folder is there already."""
         homes = [Home.open(out / "peers" / name) for name in _names(exp)]
         federation = cls.__new__(cls)
-        federation._set(RunFolder(out), homes, None)
+        federation._set(RunFolder(out), homes, None, False)
         return federation
 
-    def _set(self, folder: RunFolder, homes: list[Home], deadline: float | None) -> None:
+    def _set(self, folder: RunFolder, homes: list[Home], deadline: float | None, free: bool) -> None:
         # As every peer reads it: what the file says is what is hashed.
-        self.exp, self.folder, self.homes, self._deadline = folder.experiment(), folder, homes, deadline
+        self.exp, self.folder, self.homes = folder.experiment(), folder, homes
+        self._deadline, self._free = deadline, free
         self._running: dict[int, BaseProcess] = {}
 
     def start(self, row: int) -> None:
         """Start a row's process, or start it again."""
         place = self.homes[row].folder
         file = self.folder.path / "config.toml"
-        self._running[row] = start_row(file, place, place / "log.txt", self._deadline)
+        self._running[row] = start_row(file, place, place / "log.txt", self._deadline, self._free)
 
     def kill(self, row: int) -> None:
         """Without a word, as a power cut does."""

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from ..core import Ledger, Network
 from ..errors import DataError
 from ..transport.files import write_whole
 from .decisions import Journal
-from .wire import Sent
+from .wire import Memory
 
 __all__ = ["Keep", "Kept", "read_status"]
 
@@ -33,7 +32,7 @@ class Kept:
     t: int
     state: Any
     ledger: Ledger
-    log: list[Sent]  # what was sent in the last rounds, for neighbours that are behind
+    memory: Memory  # of the wire
 
 
 class Keep:
@@ -53,14 +52,11 @@ class Keep:
 
     # -- checkpoints
 
-    def save(self, t: int, state: Any, ledger: Ledger, log: Iterable[Sent]) -> None:
+    def save(self, t: int, state: Any, ledger: Ledger, memory: Memory) -> None:
         """The state after round t, in place of the older of the two."""
         arrays: dict[str, NDArray[Any]] = {f"state/{name}": value.cpu().numpy() for name, value in state._asdict().items()}
         arrays |= {f"ledger/{name}": value for name, value in ledger.arrays().items()}
-        sent = [entry for entry in log if entry.round <= t]
-        for k, entry in enumerate(sent):
-            arrays[f"sent/{k}"] = entry.body
-        arrays["sent"] = np.array([entry[:3] for entry in sent], np.int64).reshape(-1, 3)
+        arrays |= {f"wire/{name}": value for name, value in memory.items()}
         buffer = io.BytesIO()
         np.savez(buffer, t=np.array(t), spec=np.array(self._spec), allow_pickle=False, **arrays)
         body = buffer.getvalue()
@@ -81,9 +77,8 @@ class Keep:
         for name, values in ledger.arrays().items():
             values[...] = arrays[f"ledger/{name}"]
         state = state_type(*(torch.from_numpy(arrays[f"state/{name}"]) for name in state_type._fields))
-        about = arrays["sent"].tolist()
-        log = [Sent(to, round, turn, arrays[f"sent/{k}"]) for k, (to, round, turn) in enumerate(about)]
-        return Kept(t, state, ledger, log)
+        memory = {name.removeprefix("wire/"): value for name, value in arrays.items() if name.startswith("wire/")}
+        return Kept(t, state, ledger, memory)
 
     def _paths(self) -> list[Path]:
         return [self.folder / f"checkpoint-{k}.npz" for k in (0, 1)]

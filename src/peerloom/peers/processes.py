@@ -25,18 +25,18 @@ def context() -> ForkServerContext:
     return context
 
 
-def start_row(file: Path, folder: Path, log: Path, deadline: float | None) -> BaseProcess:
+def start_row(file: Path, folder: Path, log: Path, deadline: float | None, free: bool) -> BaseProcess:
     """Start the peer of a folder on an experiment file; what it says goes to `log`."""
-    process = context().Process(target=_row, args=(str(file), str(folder), str(log), deadline), daemon=True)
+    process = context().Process(target=_row, args=(str(file), str(folder), str(log), deadline, free), daemon=True)
     process.start()
     return process
 
 
-def _row(file: str, folder: str, log: str, deadline: float | None) -> None:
+def _row(file: str, folder: str, log: str, deadline: float | None, free: bool) -> None:
     from .start import serve
 
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
         os.dup2(said, stream)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.exit(serve(Path(folder), Path(file), deadline=deadline, say=lambda text: print(text, flush=True)))  # noqa: T201
+    sys.exit(serve(Path(folder), Path(file), deadline=deadline, free=free, say=lambda text: print(text, flush=True)))  # noqa: T201

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import Delivery, Late, Ledger, Links
+from ..core import Cargo, Delivery, Late, Ledger, Links
 from ..engines import build_net
 from ..experiment import Experiment
 from .decisions import Decision, Tag
@@ -30,7 +30,7 @@ class DecisionsWire:
                 self._by_place.setdefault(((decision.round, decision.turn), row), []).append(decision)
         self._owed: dict[tuple[Tag, int, int], Tensor] = {}  # what was missed, by mixing, sender and receiver
 
-    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids) -> Delivery:
+    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
         """What every row decided decides what it gets."""
         acked, arrived, late = np.ones(len(out), bool), np.ones(len(into), bool), list[Late]()
         for k, link in enumerate(out):

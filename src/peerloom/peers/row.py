@@ -17,12 +17,15 @@ from ..core import DivergedError, Ledger
 from ..engines import build_net
 from ..experiment import Experiment
 from ..transport import Post, Wanted
+from .free import FreeWire
 from .keep import Keep
-from .wire import PostWire, Shape
+from .wire import Memory, PostWire, Shape
 
 __all__ = ["AskedToStop", "RowResult", "RowRun", "spec_hash"]
 
 _GOODBYE = 30.0  # seconds in which neighbours may fetch the last parcels
+_GATHER = 10.0  # seconds in which neighbours may come, where nobody waits for them later
+_NO_NEWS = 2**62  # more than ever arrive: to let a little time pass
 
 
 def spec_hash(exp: Experiment) -> str:
@@ -40,6 +43,7 @@ class Point(NamedTuple):
     t: int
     state: Any
     ledger: Ledger
+    memory: Memory
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,8 @@ class RowRun:
         on_round: Callable[[int], None] | None = None,
     ) -> None:
         self._exp, self._row, self._post, self._keep = exp, row, post, keep
-        self._every, self._on_round = shape.checkpoint_every, on_round
-        self._wire = PostWire(post, row, shape, keep.journal())
+        self._every, self._on_round, self._free = shape.checkpoint_every, on_round, shape.free
+        self._wire = FreeWire(post, row, shape) if shape.free else PostWire(post, row, shape, keep.journal())
         self._net = build_net(exp, np.array([row]), wire=self._wire)
         self._last: dict[str, Any] = {}
         self._began = time.monotonic()
@@ -84,36 +88,45 @@ class RowRun:
             net.t, state, net.ledger = kept.t, kept.state, kept.ledger
         if exp.evaluate.due(net.t, exp.rounds):  # a peer may have been stopped between a round and its measurement
             self._measure(state.x)
-        self._wire.resume(net.t, kept.log if kept is not None else ())
-        first, done = net.t, Point(net.t, state, net.ledger.copy())
+        self._wire.resume(net.t, kept.memory if kept is not None else {})
+        if self._free:
+            self._gather()
+        first, done = net.t, self._point(state)
         try:
             while net.t < exp.rounds:
                 net.t += 1
                 # One assignment, so that a request to stop finds either the round before or this one, whole.
-                done = Point(net.t, self._checked(exp.algorithm.step(done.state, net)), net.ledger.copy())
+                done = self._point(exp.algorithm.step(done.state, net))
                 if exp.evaluate.due(net.t, exp.rounds):
                     self._measure(done.state.x)
                 if net.t % self._every == 0:
-                    keep.save(*done, self._wire.log)
+                    keep.save(*done)
                 self._tell("running", (net.t - first) / (time.monotonic() - self._began))
                 if self._on_round is not None:
                     self._on_round(net.t)
         except AskedToStop:
-            keep.save(*done, self._wire.log)
+            keep.save(*done)
             self._tell("stopped", 0.0, now=True)
-            return RowResult(*done, finished=False)
-        keep.save(*done, self._wire.log)
+            return RowResult(*done[:3], finished=False)
+        keep.save(*done)
         self._part()
         self._tell("done", 0.0, now=True)
-        return RowResult(*done, finished=True)
+        return RowResult(*done[:3], finished=True)
 
-    def _checked(self, state: Any) -> Any:
+    def _point(self, state: Any) -> Point:
+        """Where the row stands after this round."""
         if not torch.isfinite(state.x).all():
             text = (
                 f"{self._exp.name} diverged: in round {self._net.t} the model here is no longer finite. Try smaller steps."
             )
             raise DivergedError(text, round=self._net.t, row=self._row)
-        return state
+        return Point(self._net.t, state, self._net.ledger.copy(), self._wire.memory(self._net.t))
+
+    def _gather(self) -> None:
+        """Give neighbours a moment to come: who waits for nobody would otherwise be done before they are there."""
+        end = time.monotonic() + _GATHER
+        while time.monotonic() < end and not all(link.up for link in self._post.links()):
+            self._post.wait_news(_NO_NEWS, 0.05)
 
     def _part(self) -> None:
         """Stay until neighbours have all they need: one that is killed now, and started again, asks for the last rounds."""

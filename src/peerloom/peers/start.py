@@ -16,7 +16,7 @@ from ..transport import Endpoint, Event, History, Home, Roster, RunIdentity, Set
 from ..transport.roster import parse_address
 from .keep import Keep
 from .row import AskedToStop, RowResult, RowRun, spec_hash
-from .wire import CHANNEL, Shape
+from .wire import Shape
 
 __all__ = ["check_roster", "only_experiment", "run_folder", "serve", "start_peer"]
 
@@ -65,12 +65,26 @@ def check_deadline(exp: Experiment, deadline: float | None) -> None:
         )
 
 
+def check_free(exp: Experiment) -> None:
+    """Refuse to wait for nobody under a rule, a graph or a message that cannot bear it."""
+    needs, name = exp.algorithm.needs, type(exp.algorithm).__name__
+    if needs.links != "any":
+        raise ConfigError(
+            f"{name} needs every message of every round: its peers must wait for each other. Leave --free out."
+        )
+    if exp.graph.hubs:
+        raise ConfigError("Hubs do nothing but wait for their workers, so --free is not for graphs with hubs.")
+    if exp.message.fit not in ("whole", "rounded"):
+        raise ConfigError(f"Where peers wait for nobody rows travel whole, so {exp.message!r} cannot be used. Use Dense.")
+
+
 def start_peer(
     home: Home,
     exp: Experiment,
     *,
     listen: str = "",
     deadline: float | None = None,
+    free: bool = False,
     settings: Settings | None = None,
     history: bool = False,
     on_event: Callable[[Event], None] | None = None,
@@ -82,9 +96,11 @@ def start_peer(
     check_roster(home.roster, exp)
     row = home.roster.row(home.identity.id)
     check_deadline(exp, deadline)
-    shape = Shape.of(exp, row, deadline)
+    if free:
+        check_free(exp)
+    shape = Shape.of(exp, row, deadline, free)
     folder = run_folder(home, exp)
-    run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), {CHANNEL: shape.channel})
+    run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), shape.channels)
     where = parse_address(listen or (home.addresses[0] if home.addresses else "127.0.0.1:7400"))
     written = History(folder / "history.jsonl", home.identity.id) if history else None
     chosen = shape.settings(settings or Settings())
@@ -99,6 +115,7 @@ def serve(
     *,
     listen: str = "",
     deadline: float | None = None,
+    free: bool = False,
     history: bool = False,
     say: Callable[[str], None],
 ) -> int:
@@ -112,7 +129,13 @@ def serve(
     try:
         home = Home.open(folder)
         result = start_peer(
-            home, only_experiment(file), listen=listen, deadline=deadline, history=history, on_event=lambda e: say(e.text)
+            home,
+            only_experiment(file),
+            listen=listen,
+            deadline=deadline,
+            free=free,
+            history=history,
+            on_event=lambda e: say(e.text),
         )
     except AskedToStop:
         return 130

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import MASS, Delivery, Late, Links
+from ..core import Cargo, Delivery, Late, Links
 from ..engines import build_net
 from ..errors import PeerError
 from ..experiment import Experiment
 from ..transport import Channel, Parcel, Post, Receipt, Settings, Skipped, Wanted
 from .decisions import Decision, Journal, Tag
 
-__all__ = ["CHANNEL", "PostWire", "Sent", "Shape"]
+__all__ = ["CHANNEL", "Memory", "PostWire", "Sent", "Shape"]
 
 CHANNEL = 0  # rows travel on one channel, whatever they carry: both ends know from the experiment what it is
 CHECKPOINT_EVERY = 10  # rounds, at the most; what neighbours may need of the rounds before is kept,
@@ -28,6 +27,7 @@ AHEAD = 8  # parcels that may be on their way to one neighbour before this peer 
 _LONG = 7 * 86400.0  # seconds
 
 Ids = NDArray[np.int64]
+Memory = dict[str, NDArray[Any]]
 
 
 class Sent(NamedTuple):
@@ -60,15 +60,21 @@ class PostWire:
         self._overdue: list[tuple[int, Parcel]] = []
         self.log: deque[Sent] = deque()
 
-    def resume(self, t: int, log: Iterable[Sent]) -> None:
+    def resume(self, t: int, memory: Memory) -> None:
         """Go on after round t: what neighbours may lack is sent again, what is still owed to this peer is taken late."""
         self._again = t + 1
         owed = {self._peers[row]: places for row, places in self._journal.outstanding(t + 1).items()}
         self._post.expect(t + 1, owed)
-        for sent in log:
-            self._send(sent)
+        for k, (to, round, turn) in enumerate(memory["about"].tolist() if memory else ()):
+            self._send(Sent(to, round, turn, memory[f"sent/{k}"]))
 
-    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids) -> Delivery:
+    def memory(self, t: int) -> Memory:
+        """What a checkpoint after round t must hold of the wire."""
+        sent = [entry for entry in self.log if entry.round <= t]
+        found: Memory = {f"sent/{k}": entry.body for k, entry in enumerate(sent)}
+        return found | {"about": np.array([entry[:3] for entry in sent], np.int64).reshape(-1, 3)}
+
+    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
         """One parcel to each receiver, one from each sender."""
         known, made = self._journal.at(tag), list[Decision]()
         acked = np.ones(len(out), bool)
@@ -159,31 +165,61 @@ def _known(decisions: list[Decision], row: int, tag: Tag) -> Skipped | None:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a run looks like on the wire: the widths that rows have, and how many mixings a round has at the most."""
+    """What a run looks like on the wire: what travels in each mixing of a round, and how peers wait for each other.
 
-    channel: Channel
-    turns: int
-    pushes: bool  # whether mass travels, which must not be lost
+    `flows`: models are mixed symmetrically, so that peers which do not wait must move differences to keep the mean.
+    """
+
+    cargo: dict[int, tuple[Cargo, ...]]
+    dtype: str
+    flows: bool
     deadline: float | None = None
+    free: bool = False  # peers wait for nobody
 
     @classmethod
     @torch.no_grad()
-    def of(cls, exp: Experiment, row: int, deadline: float | None = None) -> Shape:
+    def of(cls, exp: Experiment, row: int, deadline: float | None = None, free: bool = False) -> Shape:
         """Two rounds with nobody tell."""
-        probe = _Widths()
+        probe = _Probe()
         net = build_net(exp, np.array([row]), wire=probe)
         state = exp.algorithm.init(exp.start([row]).to(net.place.dtype), net)
         for net.t in (1, 2):
             state = exp.algorithm.step(state, net)
-        pushes = exp.algorithm.needs.carries == MASS
-        return cls(Channel(exp.dtype, tuple(sorted(probe.widths))), probe.turns, pushes, deadline)
+        return cls(probe.cargo, exp.dtype, exp.algorithm.needs.symmetric, deadline, free)
+
+    @property
+    def turns(self) -> int:
+        """Mixings in a round, at the most."""
+        return max(self.cargo, default=1)
+
+    @property
+    def pushes(self) -> bool:
+        """Whether mass travels, which must not be lost."""
+        return any(part.pushed for parts in self.cargo.values() for part in parts)
+
+    @property
+    def channels(self) -> dict[int, Channel]:
+        """What may travel: rows on one channel, or, where peers wait for nobody, every mixing on its own."""
+        if self.free:
+            return {turn: Channel("float64", (self.free_width(turn),)) for turn in self.cargo}
+        widths = {sum(part.width for part in parts) for parts in self.cargo.values()}
+        return {CHANNEL: Channel(self.dtype, tuple(sorted(widths)))}
+
+    def free_width(self, turn: int) -> int:
+        """Numbers of a parcel where peers wait for nobody: models that flow travel with what was moved so far."""
+        parts = self.cargo[turn]
+        return sum(part.width * (2 if self.flows and not part.pushed else 1) for part in parts)
 
     @property
     def checkpoint_every(self) -> int:
         """Rounds between checkpoints: as many as neighbours can keep the parcels of; one, where rounds may lack some."""
         if self.deadline is not None:
             return 1
-        return max(1, min(CHECKPOINT_EVERY, KEPT_BYTES // (max(self.channel.sizes) * self.turns)))
+        return max(1, min(CHECKPOINT_EVERY, KEPT_BYTES // (self._largest * self.turns)))
+
+    @property
+    def _largest(self) -> int:
+        return max(size for channel in self.channels.values() for size in channel.sizes)
 
     @property
     def remember(self) -> int:
@@ -196,16 +232,14 @@ class Shape:
         return replace(base, retain=kept, outbox=kept + 64)
 
 
-class _Widths:
-    """A wire that delivers nothing, and notes how wide the rows are that a rule sends, and how often in a round."""
+class _Probe:
+    """A wire that delivers nothing, and notes what a rule sends in each mixing of a round."""
 
     def __init__(self) -> None:
-        self.widths: set[int] = set()
-        self.turns = 1
+        self.cargo: dict[int, tuple[Cargo, ...]] = {}
 
-    def swap(self, tag: tuple[int, int], links: Links, out: Ids, payload: Tensor, into: Ids) -> Delivery:
+    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
         """As if every neighbour were silent."""
-        self.widths.add(payload.shape[1])
-        self.turns = max(self.turns, tag[1])
+        self.cargo[tag[1]] = cargo
         nothing = torch.zeros(len(into), payload.shape[1], dtype=payload.dtype)
         return Delivery(nothing, np.zeros(len(into), bool), np.zeros(len(out), bool))
