@@ -364,6 +364,8 @@ def test_kill_9_and_start_again_changes_no_bit(tmp_path):
     result = pl.simulate(exp, path="links", out=tmp_path / "simulated")
     with np.load(tmp_path / "run" / "state.npz") as file:
         assert np.array_equal(file["state/x"], result.state.x.numpy())
+    again = pl.simulate(replace(exp, schedule=pl.schedules.Replay(str(tmp_path / "run"))), path="links")
+    assert torch.equal(again.state.x, result.state.x)
     columns = [name for name in result.metrics.columns if name != "seconds"]
     found = polars.read_parquet(tmp_path / "run" / "metrics.parquet")
     assert found.select(columns).equals(result.metrics.select(columns))
@@ -387,6 +389,29 @@ def test_stopped_peers_go_on(tmp_path):
     federation.collect()
     with np.load(tmp_path / "run" / "state.npz") as file:
         assert np.array_equal(file["state/x"], simulated(exp).state.x.numpy())
+
+
+@pytest.mark.usefixtures("small_threads")
+@pytest.mark.parametrize("how", [{"deadline": 0.2}, {"free": True}], ids=["deadline", "free"])
+def test_processes_that_do_not_wait_for_the_slow(how, tmp_path):
+    """One is stopped for a while by SIGSTOP; the others go on, and with a deadline what fired can be replayed."""
+    exp = experiment("DSpodFL", rounds=120)
+    federation = Federation(exp, tmp_path / "run", **how)
+    with federation.no_orphans():
+        for row in range(exp.graph.rows):
+            federation.start(row)
+        wait_for(lambda: len(federation.status()) == 7 and all(s["round"] > 3 for s in federation.status()))
+        asleep = next(s["pid"] for s in federation.status() if s["row"] == 1)
+        os.kill(asleep, signal.SIGSTOP)
+        wait_for(lambda: any(s["round"] > 20 for s in federation.status() if s["row"] != 1))
+        os.kill(asleep, signal.SIGCONT)
+        federation.wait()
+    federation.collect()
+    assert {s["status"] for s in federation.status()} == {"done"}
+    if "deadline" in how:
+        again = pl.simulate(replace(exp, schedule=pl.schedules.Replay(str(tmp_path / "run"))), path="links")
+        with np.load(tmp_path / "run" / "state.npz") as file:
+            assert np.array_equal(file["state/x"], again.state.x.numpy())
 
 
 @pytest.mark.usefixtures("small_threads")

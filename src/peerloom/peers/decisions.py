@@ -58,10 +58,14 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
 
+    def every(self) -> list[Decision]:
+        """All of them, in the order of rounds."""
+        return [decision for tag in sorted(self._by_tag) for decision in self._by_tag[tag]]
+
     def outstanding(self, before: int) -> dict[int, list[Tag]]:
         """By row, the mixings before a round whose parcels were given up and have not come yet."""
         found: defaultdict[int, list[Tag]] = defaultdict(list)
-        every = [decision for tag in sorted(self._by_tag) for decision in self._by_tag[tag]]
+        every = self.every()
         come = {(decision.row, decision.of) for decision in every if decision.kind == "late" and decision.round < before}
         for decision in every:
             place = (decision.round, decision.turn)

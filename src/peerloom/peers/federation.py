@@ -14,13 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core import Ledger
+from ..core import Activity, Ledger
 from ..engines import Checkpoint, Snapshot, build_net
 from ..errors import PeerError
 from ..experiment import Experiment
 from ..measures import measure
 from ..runs import RunFolder
+from ..schedules import Record
 from ..transport import Home, Link, Member, Roster
+from .decisions import Journal
 from .keep import Keep, read_status
 from .processes import start_row
 from .row import spec_hash
@@ -136,7 +138,27 @@ class Federation:
         state = state_type(*(torch.cat(parts) for parts in zip(*(point.state for point in ends), strict=True)))
         ledger = _together(exp, [point.ledger.arrays() for point in ends])
         self.folder.save(Checkpoint(ends[0].t, state, ledger), rows)
+        if not self._free:  # where nobody waits, links do not fire round by round
+            self.folder.save_fired(_fired(exp, net.activity, ends[0].t, [keep.journal() for keep in keeps]))
         self.folder.mark("done", rounds=ends[0].t, engine="peers")
+
+
+def _fired(exp: Experiment, activity: Activity, rounds: int, journals: list[Journal]) -> Record:
+    """What really fired: what the schedule says, without what was missed, skipped or held back."""
+    record = Record(exp.graph)
+    silent = [
+        (decision.round, *((row, decision.row) if decision.kind == "held" else (decision.row, row)))
+        for row, journal in enumerate(journals)
+        for decision in journal.every()
+        if decision.kind != "late"
+    ]
+    for t in range(rounds + 1):
+        live = {name: activity.links(t, name).copy() for name in exp.graph.layers}
+        for _, source, target in (entry for entry in silent if entry[0] == t):
+            for name, links in exp.graph.layers.items():
+                live[name] &= ~((links.src == source) & (links.dst == target))
+        record.note(activity.nodes(t), live)
+    return record
 
 
 def _together(exp: Experiment, accounts: list[Any]) -> Ledger:
