@@ -13,6 +13,7 @@ from .cases import CASES, Case, experiment
 from .contenders import Contender, NumpyLoop, PapersLoop, Simulator
 from .machine import Machine, facts, work_of
 from .overhead import OVERHEAD_CASE, overhead
+from .peers import between_peers
 from .processes import memory, startup
 from .rules import COMPRESSED, WANTED, mixing, rule_rounds
 from .timing import interleaved
@@ -153,9 +154,18 @@ def _mixing(seconds: float) -> list[Line]:
     ]
 
 
+def _peers(_: float) -> list[Line]:
+    found = between_peers()
+    return [
+        Line("peers", "ring of 10 processes over TLS, everyone waits for everyone", found["rounds"], "rounds/s", 200.0),
+        Line("peers", "until all ten have done a first round", found["start"], "s", 10.0, "<"),
+    ]
+
+
 _EXTRAS: dict[str, Callable[[float], list[Line]]] = {
     "algorithms": _rules,
     "mixing": _mixing,
+    "peers": _peers,
     "overhead": _overhead,
     "memory": _memory,
     "startup": _startup,

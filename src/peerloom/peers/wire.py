@@ -21,7 +21,7 @@ from .decisions import Decision, Journal, Tag
 __all__ = ["CHANNEL", "Memory", "PostWire", "Sent", "Shape"]
 
 CHANNEL = 0  # rows travel on one channel, whatever they carry: both ends know from the experiment what it is
-CHECKPOINT_EVERY = 10  # rounds, at the most; what neighbours may need of the rounds before is kept,
+CHECKPOINT_EVERY = 50  # rounds, at the most; what neighbours may need of the rounds before is kept,
 KEPT_BYTES = 64 << 20  # but never more than this per link
 AHEAD = 8  # parcels that may be on their way to one neighbour before this peer waits for it
 _LONG = 7 * 86400.0  # seconds
@@ -224,7 +224,7 @@ class Shape:
     @property
     def remember(self) -> int:
         """Rounds that a neighbour may be behind: the age of its checkpoint, and what may lie untaken in its inbox."""
-        return 2 * self.checkpoint_every + 2 * AHEAD + 2
+        return self.checkpoint_every + 2 * AHEAD + 2
 
     def settings(self, base: Settings) -> Settings:
         """Settings under which a neighbour that starts again gets all that it has not seen."""
