@@ -127,7 +127,7 @@ def _find(kind: str, name: str, where: str) -> Callable[..., Any]:
         return KINDS[kind][name]
     if ":" in name:
         return _import(name, where)
-    if kind == "data" and name == "own":
+    if kind == "data" and name == "arrays":
         raise ConfigError(
             f"{where}: these data were arrays in memory. Run again from Python with the same arrays, or load them by a "
             'function of yours: data = "module:function".'

@@ -9,6 +9,7 @@ from .data import Dataset, digits
 from .images import cifar10, emnist_letters, fashion_mnist, mnist, mnist_writers
 from .losses import LOSSES
 from .models import MLP, MODELS, Linear
+from .own import own
 from .partitions import IID, PARTITIONS, BySize, Dirichlet, Groups, Labels, Natural
 from .quadratic import Quadratic
 from .records import a9a, heart_disease
@@ -56,6 +57,7 @@ __all__ = [
     "logistic_regression",
     "mnist",
     "mnist_writers",
+    "own",
 ]
 
 PROBLEMS: dict[str, type[Problem]] = {"Classification": Classification, "Quadratic": Quadratic}
@@ -72,4 +74,5 @@ DATA: dict[str, Callable[..., Dataset]] = {
     "logistic_regression": logistic_regression,
     "mnist": mnist,
     "mnist-writers": mnist_writers,
+    "own": own,
 }

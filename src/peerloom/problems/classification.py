@@ -78,6 +78,8 @@ class Classification:
                 f"The logistic loss needs labels 0 and 1, but '{self.data.name}' has {self.data.classes} classes."
             )
 
+        if self.data.of_site and self.partition != IID():
+            raise ConfigError("Classification.partition: every site brings its own samples, so there is nothing to deal.")
         if self.outputs is not None and LOSSES[self.loss_name].one_output:
             raise ConfigError(f"Classification.outputs: the loss '{self.loss_name}' has one score per sample. Leave it out.")
         if self.outputs is not None and self.outputs < self.data.classes:
@@ -133,18 +135,22 @@ class LocalClassification:
     def __init__(self, problem: Classification, place: Placement, draws: Draws) -> None:
         self._problem, self._place, self._draws = problem, place, draws
         data, self._loss = problem.data, LOSSES[problem.loss_name]
+        if not len(data.y) and len(place.rows):
+            raise ConfigError(
+                "The file leaves the data to every site (data 'own'), and none are here. At a site: peerloom peer start "
+                "FILE --data SAMPLES. To simulate, name data in the file."
+            )
         self._inputs, self._labels = self._tensors(data.x, data.y)
         judged = (data.x, data.y) if data.test_x is None or data.test_y is None else (data.test_x, data.test_y)
         self._test_inputs, self._test_labels = self._tensors(*judged)
-        parts = problem.partition.deal(self._dealt_by(data, problem.partition), place.of, draws)
-        self.parts = [parts[i] for i in place.rows]
-        self._sizes = np.array([len(part) for part in self.parts])
-        self._flat = np.concatenate(self.parts)
+        self.parts = self._deal(data, problem.partition)
+        self._sizes = np.array([len(part) for part in self.parts], np.int64)
+        self._flat = np.concatenate([np.zeros(0, np.int64), *self.parts])  # a hub has no part
         self._offsets = np.cumsum(self._sizes) - self._sizes
         module = problem.module(draws.seed).to(place.device, place.dtype)
         self._batch = problem.batch if isinstance(problem.batch, int) else None
-        batch = self._batch or int(self._sizes.max())
-        self._check(module, least=self._batch or int(self._sizes.min()))
+        batch = self._batch or int(self._sizes.max(initial=1))
+        self._check(module, least=self._batch or min(self._sizes.tolist(), default=2))
         self.strategy = choose(problem.strategy, module, self._loss, self._inputs[:1], batch)
         self._gradients = STRATEGIES[self.strategy](module, self._loss)
         self._h = problem.h or Zero()
@@ -213,6 +219,13 @@ class LocalClassification:
         flat = torch.from_numpy(picks.reshape(-1)).to(x.device)
         inputs = self._inputs.index_select(0, flat).view(*picks.shape, *self._inputs.shape[1:])
         return self._gradients.gradients(x, inputs, self._labels.index_select(0, flat).view(picks.shape), seeds)
+
+    def _deal(self, data: Dataset, partition: Partition) -> list[Ids]:
+        """The samples of each row here; what a site has brought is all its own."""
+        if data.of_site:
+            return [np.arange(len(data.y)) for _ in self._place.rows]
+        parts = partition.deal(self._dealt_by(data, partition), self._place.of, self._draws)
+        return [parts[i] for i in self._place.rows]
 
     @staticmethod
     def _dealt_by(data: Dataset, partition: Partition) -> NDArray[np.generic]:

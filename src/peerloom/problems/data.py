@@ -26,7 +26,8 @@ class Dataset:
     """Samples x [N, ...] with labels (whole numbers 0 to classes - 1) or, where classes = 0, real targets y [N].
 
     `test_x` and `test_y` are what models are judged on; without them, models are judged on the training samples. `owners`,
-    where samples have one by nature (a hospital, a writer), numbers each training sample's owner from 0.
+    where samples have one by nature (a hospital, a writer), numbers each training sample's owner from 0. With `of_site` the
+    samples are those of one client alone, and there are none until its site brings them (see `own`).
     """
 
     x: NDArray[np.float32] = field(repr=False)
@@ -38,8 +39,11 @@ class Dataset:
     recipe: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # known constants of synthetic sets, names
     owners: NDArray[np.int64] | None = field(default=None, repr=False)
+    of_site: bool = False
 
     def __post_init__(self) -> None:
+        if self.of_site and not len(self.x):
+            return
         for x, y, part in ((self.x, self.y, "x"), (self.test_x, self.test_y, "test_x")):
             if (x is None) != (y is None):
                 raise ConfigError(f"Dataset '{self.name}': give {part} and its labels together, or neither.")
@@ -89,7 +93,7 @@ class Dataset:
         held_by = None if owners is None else np.unique(np.asarray(owners), return_inverse=True)[1].astype(np.int64)
         arrays = [array for array in (samples, numbered, test, held_out, held_by) if array is not None]
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()
-        recipe = {"name": "own", "sha256": digest}
+        recipe = {"name": "arrays", "sha256": digest}
         return cls(samples, numbered, classes, test, held_out, "own", recipe, owners=held_by)
 
 
