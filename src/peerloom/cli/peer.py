@@ -192,14 +192,15 @@ def roster_graph(
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
-    """Take links and weights from an experiment's graph (founder only): member i becomes row i. A new epoch begins."""
-    from ..config import comparison_from, read_file
+    """Agree on an experiment (founder only): its graph's links and weights, member i as row i, and its hash. A new epoch."""
     from ..errors import ConfigError
+    from ..peers.row import spec_hash
+    from ..peers.start import only_experiment
     from ..transport import Home, Link
 
     home = Home.open(folder)
-    roster = home.roster
-    graph = comparison_from(read_file(file)).experiments[0].graph
+    roster, exp = home.roster, only_experiment(file)
+    graph = exp.graph
     if graph.rows != len(roster.members):
         raise ConfigError(
             f"The graph of {file} has {graph.rows} rows, but the roster has {len(roster.members)} members. "
@@ -211,7 +212,7 @@ def roster_graph(
         for layer, part in graph.layers.items()
         for source, target, a, b in zip(part.src, part.dst, part.a, part.b, strict=True)
     ]
-    _changed(home, roster.with_links(home.identity, links), as_json)
+    _changed(home, roster.amended(home.identity, links=tuple(links), spec=spec_hash(exp), new_epoch=True), as_json)
 
 
 @roster_app.command("save")
@@ -286,6 +287,15 @@ def kit_open(
 @peer_app.command()
 def start(
     file: Annotated[Path, typer.Argument(help="The experiment file, the same at every site: one algorithm, one seed.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="SAMPLES", help="This site's samples: a .csv or .npz file, or module:function. They stay here."
+        ),
+    ] = "",
+    label: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The label's column in a CSV, if the experiment does not name it.")
+    ] = "",
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where to listen. By default this peer's first address.")
     ] = "",
@@ -296,7 +306,14 @@ def start(
     free: Annotated[
         bool, typer.Option("--free", help="Wait for nobody: use the newest of every neighbour. Must be so at every site.")
     ] = False,
+    wait: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that a neighbour may be away before this peer gives up (or goes on).")
+    ] = 60.0,
     history: Annotated[bool, typer.Option("--history", help="Keep every event of every link, for the checker.")] = False,
+    metrics: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Serve metrics for Prometheus there, on this machine only.")
+    ] = "",
+    log_json: Annotated[bool, typer.Option("--log-json", help="Say what happens as JSON, one object per line.")] = False,
     folder: Folder = HERE,
 ) -> None:
     """Train: this peer's row of the experiment, with its neighbours. Started again, it goes on where it was."""
@@ -305,7 +322,11 @@ def start(
     def say(text: str) -> None:
         err.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    raise typer.Exit(serve(folder, file, listen=listen, deadline=deadline, free=free, history=history, say=say))
+    code = serve(
+        folder, file, data=data, label=label, listen=listen, deadline=deadline, free=free, wait=wait, history=history,
+        metrics=metrics, log_json=log_json, say=say,
+    )  # fmt: skip
+    raise typer.Exit(code)
 
 
 @peer_app.command()

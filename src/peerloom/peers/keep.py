@@ -41,13 +41,12 @@ class Keep:
     checkpoint-0.npz, checkpoint-1.npz   written in turn, each with its own hash: one of them can always be read
     metrics.jsonl                        one line per evaluation
     judged/ROUND.npz                     the model that was judged, and the account then
-    status.json                          how it stands, a second old at the most
+    status.json                          how it stands, a second or two old while it runs
     """
 
     def __init__(self, folder: Path, spec: str) -> None:
         self.folder, self._spec = folder, spec
         folder.mkdir(parents=True, exist_ok=True)
-        self._told = 0.0
         self._measured: set[int] | None = None
 
     # -- checkpoints
@@ -129,15 +128,10 @@ class Keep:
 
     # -- status
 
-    def due(self) -> bool:
-        """Whether the last word on how the peer stands is a second old."""
-        return time.monotonic() - self._told > 1.0
-
     def tell(self, facts: dict[str, Any]) -> None:
         """How the peer stands."""
         document = facts | {"pid": os.getpid(), "updated": time.time()}
         write_whole(self.folder / "status.json", json.dumps(document, indent=1).encode())
-        self._told = time.monotonic()
 
 
 def read_status(folder: Path) -> dict[str, Any]:

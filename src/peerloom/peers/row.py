@@ -19,6 +19,7 @@ from ..experiment import Experiment
 from ..transport import Post, Wanted
 from .free import FreeWire
 from .keep import Keep
+from .standing import Gauges, TimedWire
 from .wire import Memory, PostWire, Shape
 
 __all__ = ["AskedToStop", "RowResult", "RowRun", "spec_hash"]
@@ -74,9 +75,8 @@ class RowRun:
         self._exp, self._row, self._post, self._keep = exp, row, post, keep
         self._every, self._on_round, self._free = shape.checkpoint_every, on_round, shape.free
         self._wire = FreeWire(post, row, shape) if shape.free else PostWire(post, row, shape, keep.journal())
-        self._net = build_net(exp, np.array([row]), wire=self._wire)
-        self._last: dict[str, Any] = {}
-        self._began = time.monotonic()
+        self.gauges = Gauges(row, exp.rounds)
+        self._net = build_net(exp, np.array([row]), wire=TimedWire(self._wire, self.gauges))
 
     @torch.no_grad()
     def run(self) -> RowResult:
@@ -91,27 +91,34 @@ class RowRun:
         self._wire.resume(net.t, kept.memory if kept is not None else {})
         if self._free:
             self._gather()
-        first, done = net.t, self._point(state)
+        self.gauges.first = self.gauges.round = net.t
+        done = self._point(state)
         try:
             while net.t < exp.rounds:
                 net.t += 1
+                begin, waited = time.monotonic(), self.gauges.wait_seconds
                 # One assignment, so that a request to stop finds either the round before or this one, whole.
                 done = self._point(exp.algorithm.step(done.state, net))
+                self.gauges.stepped(net.t, time.monotonic() - begin, self.gauges.wait_seconds - waited)
                 if exp.evaluate.due(net.t, exp.rounds):
                     self._measure(done.state.x)
                 if net.t % self._every == 0:
-                    keep.save(*done)
-                self._tell("running", (net.t - first) / (time.monotonic() - self._began))
+                    self._save(done)
                 if self._on_round is not None:
                     self._on_round(net.t)
         except AskedToStop:
-            keep.save(*done)
-            self._tell("stopped", 0.0, now=True)
+            self._save(done)
+            self.gauges.status = "stopped"
             return RowResult(*done[:3], finished=False)
-        keep.save(*done)
+        self._save(done)
         self._part()
-        self._tell("done", 0.0, now=True)
+        self.gauges.status = "done"
         return RowResult(*done[:3], finished=True)
+
+    def _save(self, done: Point) -> None:
+        begin = time.monotonic()
+        self._keep.save(*done)
+        self.gauges.saved(done.t, time.monotonic() - begin)
 
     def _point(self, state: Any) -> Point:
         """Where the row stands after this round."""
@@ -137,26 +144,10 @@ class RowRun:
 
     def _measure(self, x: Tensor) -> None:
         net = self._net
-        found: dict[str, Any] = {"round": net.t, "seconds": time.monotonic() - self._began}
+        found: dict[str, Any] = {"round": net.t, "seconds": time.monotonic() - self.gauges.began}
         if self._row < net.network.clients:
             judged = net.problem.evaluate(x)
             found["loss"] = float(judged.loss[0])
             found["accuracy"] = None if judged.accuracy is None else float(judged.accuracy[0])
-        self._last = found
+        self.gauges.last = found
         self._keep.measured(found, x[0], net.ledger)
-
-    def _tell(self, how: str, speed: float, now: bool = False) -> None:
-        if not (now or self._keep.due()):
-            return
-        links = [
-            {
-                "peer": link.name, "direction": link.direction, "up": link.up, "rtt": link.rtt,
-                "frames": dict(link.frames), "bytes": dict(link.bytes), "reconnects": dict(link.reconnects),
-            }
-            for link in self._post.links()
-        ]  # fmt: skip
-        self._keep.tell({
-            "status": how, "round": self._net.t, "rounds": self._exp.rounds, "rounds_per_second": speed,
-            "row": self._row, "incarnation": self._post.incarnation, "refusals": self._post.refusals(),
-            "last": self._last, "links": links,
-        })  # fmt: skip

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,7 +17,11 @@ from ..experiment import Experiment
 from ..transport import Endpoint, Event, History, Home, Roster, RunIdentity, Settings
 from ..transport.roster import parse_address
 from .keep import Keep
+from .metrics import MetricsPage
 from .row import AskedToStop, RowResult, RowRun, spec_hash
+from .samples import with_samples
+from .standing import Herald, standing
+from .voice import Voice
 from .wire import Shape
 
 __all__ = ["check_roster", "only_experiment", "run_folder", "serve", "start_peer"]
@@ -38,8 +44,13 @@ def run_folder(home: Home, exp: Experiment) -> Path:
 
 
 def check_roster(roster: Roster, exp: Experiment) -> None:
-    """Member i is row i, and the roster's links are the graph's; otherwise say how to make it so."""
+    """Member i is row i, the links are the graph's, the experiment is the one agreed on; otherwise say how to make it so."""
     members, graph = roster.members, exp.graph
+    if roster.spec and roster.spec != spec_hash(exp):
+        raise ConfigError(
+            f"The founder signed experiment {roster.spec[:12]} in the roster, but this file is {spec_hash(exp)[:12]}. Take "
+            "the file that was agreed on (`peerloom peer kit open` brings it), or ask the founder to sign this one."
+        )
     if len(members) != graph.rows:
         raise ConfigError(f"The experiment has {graph.rows} rows, but the roster {len(members)} members.")
     ids = [member.id for member in members]
@@ -82,11 +93,14 @@ def start_peer(
     home: Home,
     exp: Experiment,
     *,
+    data: str = "",
+    label: str = "",
     listen: str = "",
     deadline: float | None = None,
     free: bool = False,
     settings: Settings | None = None,
     history: bool = False,
+    metrics: str = "",
     on_event: Callable[[Event], None] | None = None,
     on_round: Callable[[int], None] | None = None,
 ) -> RowResult:
@@ -98,6 +112,7 @@ def start_peer(
     check_deadline(exp, deadline)
     if free:
         check_free(exp)
+    exp = with_samples(exp, row, data, label)
     shape = Shape.of(exp, row, deadline, free)
     folder = run_folder(home, exp)
     run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), shape.channels)
@@ -106,42 +121,53 @@ def start_peer(
     chosen = shape.settings(settings or Settings())
     keep = Keep(folder, spec_hash(exp))
     with Endpoint(home.identity, home.roster, run, folder, where, chosen, on_event, written) as post:
-        return RowRun(exp, row, post, keep, shape, on_round=on_round).run()
+        work = RowRun(exp, row, post, keep, shape, on_round=on_round)
+
+        def look() -> dict[str, Any]:
+            return standing(post, work.gauges)
+
+        with Herald(keep, work.gauges, look), MetricsPage(metrics, look) if metrics else contextlib.nullcontext():
+            return work.run()
 
 
 def serve(
     folder: Path,
     file: Path,
     *,
+    data: str = "",
+    label: str = "",
     listen: str = "",
     deadline: float | None = None,
     free: bool = False,
+    wait: float | None = None,
     history: bool = False,
+    metrics: str = "",
+    log_json: bool = False,
     say: Callable[[str], None],
 ) -> int:
-    """Run the peer of a folder until it is done, told to stop, or fails; the exit code."""
+    """Run the peer of a folder until it is done, told to stop, or fails; the exit code. `say` is given line after line."""
 
     def ask(number: int, frame: object) -> None:
+        for each in (signal.SIGINT, signal.SIGTERM):  # once is enough: a second request must not disturb the checkpoint
+            signal.signal(each, signal.SIG_IGN)
         raise AskedToStop
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask)
+    voice = Voice(say, log_json)
     try:
         home = Home.open(folder)
+        voice.introduce(home.name, home.roster)
+        settings = Settings() if wait is None else Settings(wait=wait)
         result = start_peer(
-            home,
-            only_experiment(file),
-            listen=listen,
-            deadline=deadline,
-            free=free,
-            history=history,
-            on_event=lambda e: say(e.text),
-        )
+            home, only_experiment(file), data=data, label=label, listen=listen, deadline=deadline, free=free,
+            settings=settings, history=history, metrics=metrics, on_event=voice.event,
+        )  # fmt: skip
     except AskedToStop:
         return 130
     except PeerloomError as error:
-        say(f"error: {error}")
+        voice.say("error", f"error: {error}")
         return error.exit_code
     how = "done" if result.finished else "stopped; the same command goes on from here"
-    say(f"{home.name}: round {result.t}, {how}")
+    voice.say("end", f"{home.name}: round {result.t}, {how}")
     return 0

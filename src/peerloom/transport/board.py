@@ -13,6 +13,7 @@ from ..errors import PeerError
 from .history import History
 from .inbox import Inbox
 from .outbox import Entry, Outbox
+from .reasons import explained
 from .roster import Roster
 from .types import Event, LinkState, RunIdentity, Settings, Tally
 
@@ -66,6 +67,7 @@ class Board:
         self.rewire: Callable[[], None] = lambda: None  # the carrier opens and closes links after a change of roster
         self.keep: Callable[[Roster], object] = lambda roster: None  # where an adopted roster is written first
         self._on_event = on_event
+        self._told: set[tuple[str, str]] = set()
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
         self.edges: dict[tuple[str, str], Edge] = {}
@@ -115,13 +117,13 @@ class Board:
             self.tell("down", edge.peer, f"link {way} {self.name(edge.peer)} is down after {waited:.1f} s: {why}")
 
     def refuse(self, peer: str, why: str, detail: str = "") -> None:
-        """Count a refusal; the first of each kind is told."""
+        """Count a refusal; the first of each kind and peer is told."""
         with self.lock:
             self.refusals[why] += 1
-            first = self.refusals[why] == 1
+            first = (peer, why) not in self._told
+            self._told.add((peer, why))
         if first:
-            whom = self.name(peer) if peer else "a stranger"
-            self.tell("refused", peer, f"refused {whom}: {why}{f' ({detail})' if detail else ''}")
+            self.tell("refused", peer, explained(self.name(peer) if peer else "a stranger", why, detail))
 
     def links(self) -> list[LinkState]:
         """Every link, as it is now."""

@@ -1,0 +1,145 @@
+"""How a running peer stands: what it counts while it works, as one document for people, files and metrics."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..core import Delivery, Links, Wire
+from ..errors import PeerloomError
+from ..transport import LinkState, Post
+from .keep import Keep
+from .wire import CHANNEL
+
+__all__ = ["Gauges", "Herald", "TimedWire", "standing"]
+
+_EVERY = 1.0  # seconds between two words on how a peer stands
+
+
+@dataclass
+class Gauges:
+    """What a row counts while it runs. One thread writes; others read whenever they like."""
+
+    row: int
+    rounds: int
+    status: str = "running"
+    first: int = 0  # the round it was started at
+    round: int = 0  # the last one it finished
+    began: float = field(default_factory=time.monotonic)
+    compute_seconds: float = 0.0
+    wait_seconds: float = 0.0
+    waiting_since: float | None = None
+    checkpoint_round: int = 0
+    checkpoint_seconds: float = 0.0
+    checkpoint_at: float | None = None
+    last: dict[str, Any] = field(default_factory=dict)  # the last evaluation
+
+    def stepped(self, round: int, seconds: float, waited: float) -> None:
+        """A round is done; `waited` of its seconds went by in mixings."""
+        self.round = round
+        self.compute_seconds += seconds - waited
+
+    def saved(self, round: int, seconds: float) -> None:
+        """A checkpoint is on disk."""
+        self.checkpoint_round, self.checkpoint_seconds, self.checkpoint_at = round, seconds, time.monotonic()
+
+
+class TimedWire:
+    """A wire that notes how long mixings take: sending, and above all waiting for neighbours."""
+
+    def __init__(self, wire: Wire, gauges: Gauges) -> None:
+        self._wire, self._gauges = wire, gauges
+
+    def swap(
+        self, tag: tuple[int, int], links: Links, out: NDArray[np.int64], payload: Tensor, into: NDArray[np.int64]
+    ) -> Delivery:
+        """As the wire below does it."""
+        gauges = self._gauges
+        gauges.waiting_since = begin = time.monotonic()
+        try:
+            return self._wire.swap(tag, links, out, payload, into)
+        finally:
+            gauges.wait_seconds += time.monotonic() - begin
+            gauges.waiting_since = None
+
+
+def standing(post: Post, gauges: Gauges) -> dict[str, Any]:
+    """Everything that is known of a peer right now, as plain values."""
+    now, since = time.monotonic(), gauges.waiting_since
+    running = gauges.status == "running"
+    return {
+        "status": gauges.status,
+        "round": gauges.round,
+        "rounds": gauges.rounds,
+        "rounds_per_second": (gauges.round - gauges.first) / max(now - gauges.began, 1e-9) if running else 0.0,
+        "row": gauges.row,
+        "incarnation": post.incarnation,
+        "roster": {"version": post.roster.version, "epoch": post.roster.epoch, "members": len(post.roster.members)},
+        "seconds": {
+            "running": now - gauges.began,
+            "compute": gauges.compute_seconds,
+            "wait": gauges.wait_seconds,
+            "waiting": 0.0 if since is None else now - since,
+        },
+        "checkpoint": {
+            "round": gauges.checkpoint_round,
+            "seconds": gauges.checkpoint_seconds,
+            "age": None if gauges.checkpoint_at is None else now - gauges.checkpoint_at,
+        },
+        "refusals": post.refusals(),
+        "last": gauges.last,
+        "links": [_link(post, gauges, link) for link in post.links()],
+    }
+
+
+def _link(post: Post, gauges: Gauges, link: LinkState) -> dict[str, Any]:
+    tally, newest = link.tally, post.newest(link.peer, CHANNEL) if link.direction == "in" else None
+    return {
+        "peer": link.name,
+        "direction": link.direction,
+        "up": link.up,
+        "since": link.since,
+        "rtt": link.rtt,
+        "unacked_age": link.unacked_age,
+        "lag": None if newest is None else max(0, gauges.round - newest.round),
+        "frames": dict(link.frames),
+        "bytes": dict(link.bytes),
+        "reconnects": dict(link.reconnects),
+        "pending": tally.pending,
+        "imbalance": tally.created - tally.acked - tally.superseded - tally.refused - tally.pending,
+        "congestion": link.congestion,
+    }
+
+
+class Herald:
+    """Writes down every second how a peer stands, also while it waits for others; its last word says how it ended."""
+
+    def __init__(self, keep: Keep, gauges: Gauges, look: Callable[[], dict[str, Any]]) -> None:
+        self._keep, self._gauges, self._look = keep, gauges, look
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="herald", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+        if error is not None and self._gauges.status == "running":
+            self._gauges.status = "failed" if isinstance(error, PeerloomError) else "stopped"
+        self._keep.tell(self._look() | ({"error": str(error)} if self._gauges.status == "failed" else {}))
+
+    def _run(self) -> None:
+        while True:
+            self._keep.tell(self._look())
+            if self._over.wait(_EVERY):
+                return

@@ -1,0 +1,66 @@
+"""The words with which connections and frames are refused, and what each tells a person."""
+
+from __future__ import annotations
+
+__all__ = ["REASONS", "explained", "known_reason"]
+
+_BY_PEER = "by_peer_"  # before a word of the other side's
+
+REASONS: dict[str, str] = {
+    "bad_header": "a frame is not of the agreed form",
+    "changed_on_the_way": "bytes were changed on their way",
+    "checksum": "a checksum is wrong",
+    "closed": "the connection was closed",
+    "cut_short": "a frame was cut short",
+    "epoch_ahead": "the roster there is of a later epoch",
+    "handshake": "the TLS handshake failed",
+    "handshake_flood": "too many unfinished handshakes",
+    "handshake_timeout": "the handshake took too long",
+    "network": "the network failed",
+    "no_certificate": "no certificate was shown",
+    "nobody_listens": "nobody listens there",
+    "norm": "a vector is longer than the settings allow",
+    "not_a_frame": "what came is no frame of this protocol",
+    "not_a_member": "the key is of no member of the roster",
+    "not_a_neighbour": "the roster here has no link between the two; compare `peerloom peer roster show`",
+    "not_admitted": "the other side does not know this key",
+    "not_finite": "a vector holds NaN or infinite numbers",
+    "old_incarnation": "an older copy of this peer runs somewhere; stop it",
+    "old_tls": "TLS 1.3 is needed",
+    "out_of_turn": "a frame came out of turn",
+    "oversized": "more bytes than were agreed on",
+    "plain_text": "what came is not TLS",
+    "protocol_version": "the two run versions of Peerloom that do not understand each other; upgrade one",
+    "roster": "the roster it sent cannot be believed",
+    "roster_fork": "the two have different rosters of one version; ask the founder which one holds",
+    "stale_epoch": "a parcel is of an epoch that is over",
+    "timeout": "nothing came in time",
+    "unknown_certificate": "the certificate is of no member of the roster",
+    "unknown_kind": "a frame of an unknown kind",
+    "wrong_peer": "another member answers at its address",
+    "wrong_protocol": "the other side speaks another protocol",
+    "wrong_run": "the two run different experiment files; compare them",
+    "wrong_shape": "a vector is not of the agreed length or type",
+    "wrong_spec": "the two disagree on the model or on what is sent; compare experiment files and model code",
+}
+
+
+def known_reason(why: str) -> bool:
+    """Whether a word is one of ours, said here or by the other side; anything else was invented by a neighbour.
+
+    >>> known_reason("by_peer_wrong_run"), known_reason("by_peer_anything")
+    (True, False)
+    """
+    return why.removeprefix(_BY_PEER) in REASONS
+
+
+def explained(name: str, why: str, detail: str = "") -> str:
+    """A refusal as a line for people.
+
+    >>> explained("hospital-b", "by_peer_wrong_run")
+    'hospital-b refuses this peer: wrong_run (the two run different experiment files; compare them)'
+    """
+    word = why.removeprefix(_BY_PEER)
+    inside = "; ".join(text for text in (detail, REASONS.get(word, "")) if text)
+    who = f"refused {name}" if word == why else f"{name} refuses this peer"
+    return f"{who}: {word} ({inside})" if inside else f"{who}: {word}"
