@@ -331,25 +331,11 @@ def start(
 
 @peer_app.command()
 def status(folder: Folder = HERE, as_json: Json = False) -> None:
-    """How the runs of this peer stand: round, links, refusals."""
-    from ..errors import DataError
-    from ..peers.keep import read_status
-    from ..transport import Home
+    """How the runs of this peer stand: round, loss, every link with its lag and bytes, refusals by reason."""
+    from .standing import status_of, told
 
-    places = sorted(path.parent for path in Home.open(folder).state.glob("*/status.json"))
-    if not places:
-        raise DataError(f"No run was ever started in {folder}. Start one: peerloom peer start FILE --folder {folder}")
-    found = [{"run": place.name, **read_status(place), "alive": _alive(place)} for place in places]
-    table = Table("run", "status", "round", "rounds/s", "loss", "links up", "refusals")
-    for run in found:
-        up = sum(link["up"] for link in run["links"])
-        state = run["status"] if run["alive"] or run["status"] != "running" else "killed"
-        loss = run["last"].get("loss")
-        table.add_row(
-            run["run"], state, f"{run['round']} of {run['rounds']}", f"{run['rounds_per_second']:.1f}",
-            "" if loss is None else f"{loss:.4g}", f"{up} of {len(run['links'])}", str(sum(run["refusals"].values())),
-        )  # fmt: skip
-    show(found, table, as_json)
+    found = status_of(folder)
+    show(found, told(found), as_json)
 
 
 @peer_app.command()
@@ -364,28 +350,22 @@ def stop(
     from ..errors import PeerError
     from ..peers.keep import read_status
     from ..transport import Home
+    from ..transport.files import is_locked
 
-    running = [path.parent for path in Home.open(folder).state.glob("*/status.json") if _alive(path.parent)]
+    running = [path.parent for path in Home.open(folder).state.glob("*/status.json") if is_locked(path.parent)]
     if not running:
         err.print("No peer runs here.", highlight=False)
         return
     for place in running:
         os.kill(read_status(place)["pid"], signal.SIGTERM)
     end = time.monotonic() + wait
-    while any(_alive(place) for place in running):
+    while any(is_locked(place) for place in running):
         if time.monotonic() > end:
             raise PeerError(
                 f"The peer has not ended within {wait:.0f} s. It may be writing a large checkpoint; wait longer."
             )
         time.sleep(0.1)
     err.print("Stopped. The same start command goes on from here.", highlight=False)
-
-
-def _alive(place: Path) -> bool:
-    """Whether a process holds the lock of this run."""
-    from ..transport.files import is_locked
-
-    return is_locked(place)
 
 
 # -- shared
