@@ -107,11 +107,13 @@ def test_the_public_names_of_the_design_are_there():
         _ = peerloom.grphs
 
 
-def test_help_loads_nothing_heavy():
+@pytest.mark.parametrize(("words", "may"), [("--help", ""), ("peer status --folder no", "pydantic")])
+def test_help_and_status_load_nothing_heavy(words, may):
     code = (
-        "import sys\nfrom peerloom.cli import main\nsys.argv = ['peerloom', '--help']\n"
+        f"import sys\nfrom peerloom.cli import main\nsys.argv = ['peerloom', *{words.split()}]\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "heavy = {'torch', 'polars', 'plotly', 'sklearn', 'scipy', 'networkx', 'pydantic'} & set(sys.modules)\n"
+        f"heavy -= {{'{may}'}}\n"
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -348,7 +348,7 @@ def stop(
     import time
 
     from ..errors import PeerError
-    from ..peers.keep import read_status
+    from ..peers.status import read_status
     from ..transport import Home
     from ..transport.files import is_locked
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import DataError
-from ..peers.keep import read_status
+from ..peers.status import read_status
 from ..transport import Home
 from ..transport.files import is_locked
 from ..transport.reasons import REASONS
@@ -44,10 +44,8 @@ def _run(run: dict[str, Any]) -> list[RenderableType]:
     judged = f", {', '.join(figures)} at round {last['round']}" if figures else ""
     busy = seconds["compute"] + seconds["wait"]
     share = f", {seconds['wait'] / busy:.0%} of the time in mixing" if busy else ""
-    lines = [
-        f"run {run['run']}: {run['status']}, round {run['round']} of {run['rounds']}, "
-        f"{run['rounds_per_second']:.1f} rounds/s{share}{judged}"
-    ]
+    place = f"run {run['run']}: {run['status']}, round {run['round']} of {run['rounds']}"
+    lines = [f"{place}, {run['rounds_per_second']:.1f} rounds/s{share}{judged}"]
     if run["alive"] and seconds["waiting"] > 1:
         lines.append(f"waiting for neighbours for {seconds['waiting']:.0f} s")
     checkpoint = run["checkpoint"]
@@ -59,17 +57,24 @@ def _run(run: dict[str, Any]) -> list[RenderableType]:
         meaning = REASONS.get(why.removeprefix("by_peer_"), "")
         by = "neighbours refused this peer" if why.startswith("by_peer_") else "refused"
         lines.append(f"{by} {count} times: {why.removeprefix('by_peer_')} ({meaning})")
-    table = Table("neighbour", "direction", "state", "round trip", "lag", "frames", "bytes", "waiting", "reconnects")
-    for link in run["links"]:
-        good = ("applied", "stale") if link["direction"] == "in" else ("acked",)
-        state = f"{'up' if link['up'] else 'DOWN'} {_span(link['since'])}"
+    table = Table("neighbour", "from it", "to it", "lag", "trip", "received", "sent", "drops")
+    for name in sorted({link["peer"] for link in run["links"]}):
+        links = {link["direction"]: link for link in run["links"] if link["peer"] == name}
+        into, out = links.get("in"), links.get("out")
         table.add_row(
-            link["peer"], link["direction"], state, "" if link["rtt"] is None else f"{1000 * link['rtt']:.1f} ms",
-            "" if link["lag"] is None else str(link["lag"]), str(sum(link["frames"].get(what, 0) for what in good)),
-            _bytes(sum(link["bytes"].get(what, 0) for what in good)), str(link["pending"]),
-            str(sum(link["reconnects"].values())),
+            name, _state(into), _state(out), "" if into is None or into["lag"] is None else str(into["lag"]),
+            "" if out is None or out["rtt"] is None else f"{1000 * out['rtt']:.1f} ms", _moved(into, "applied", "stale"),
+            _moved(out, "acked"), str(sum(sum(link["reconnects"].values()) for link in links.values())),
         )  # fmt: skip
     return [Text("\n".join(lines)), table]
+
+
+def _state(link: dict[str, Any] | None) -> str:
+    return "" if link is None else f"{'up' if link['up'] else 'DOWN'} {_span(link['since'])}"
+
+
+def _moved(link: dict[str, Any] | None, *results: str) -> str:
+    return "" if link is None else _bytes(sum(link["bytes"].get(result, 0) for result in results))
 
 
 def _ago(then: float) -> str:

@@ -23,10 +23,11 @@ from ..runs import RunFolder
 from ..schedules import Record
 from ..transport import Home, Link, Member, Roster
 from .decisions import Journal
-from .keep import Keep, read_status
+from .keep import Keep
 from .processes import start_row
 from .row import spec_hash
 from .start import run_folder
+from .status import read_status
 
 __all__ = ["Federation", "found_on_this_machine"]
 

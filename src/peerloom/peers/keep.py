@@ -1,4 +1,4 @@
-"""What a peer keeps on disk: checkpoints that a kill cannot spoil, its measurements, and how it stands."""
+"""What a peer keeps on disk: checkpoints that a kill cannot spoil, and its measurements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from ..transport.files import write_whole
 from .decisions import Journal
 from .wire import Memory
 
-__all__ = ["Keep", "Kept", "read_status"]
+__all__ = ["Keep", "Kept"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Keep:
     checkpoint-0.npz, checkpoint-1.npz   written in turn, each with its own hash: one of them can always be read
     metrics.jsonl                        one line per evaluation
     judged/ROUND.npz                     the model that was judged, and the account then
-    status.json                          how it stands, a second or two old while it runs
+    status.json                          how it stands, a second or two old while it runs (see `status`)
     """
 
     def __init__(self, folder: Path, spec: str) -> None:
@@ -125,19 +124,3 @@ class Keep:
         path = self.folder / "metrics.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("}")]
-
-    # -- status
-
-    def tell(self, facts: dict[str, Any]) -> None:
-        """How the peer stands."""
-        document = facts | {"pid": os.getpid(), "updated": time.time()}
-        write_whole(self.folder / "status.json", json.dumps(document, indent=1).encode())
-
-
-def read_status(folder: Path) -> dict[str, Any]:
-    """What a peer last told of itself."""
-    try:
-        found: dict[str, Any] = json.loads((folder / "status.json").read_bytes())
-    except (OSError, ValueError) as error:
-        raise DataError(f"{folder} has no status that can be read ({error}). Was the peer ever started here?") from error
-    return found

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ from torch import Tensor
 from ..core import Delivery, Links, Wire
 from ..errors import PeerloomError
 from ..transport import LinkState, Post
-from .keep import Keep
+from .status import write_status
 from .wire import CHANNEL
 
 __all__ = ["Gauges", "Herald", "TimedWire", "standing"]
@@ -122,8 +123,8 @@ def _link(post: Post, gauges: Gauges, link: LinkState) -> dict[str, Any]:
 class Herald:
     """Writes down every second how a peer stands, also while it waits for others; its last word says how it ended."""
 
-    def __init__(self, keep: Keep, gauges: Gauges, look: Callable[[], dict[str, Any]]) -> None:
-        self._keep, self._gauges, self._look = keep, gauges, look
+    def __init__(self, folder: Path, gauges: Gauges, look: Callable[[], dict[str, Any]]) -> None:
+        self._folder, self._gauges, self._look = folder, gauges, look
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="herald", daemon=True)
 
@@ -136,10 +137,10 @@ class Herald:
         self._thread.join()
         if error is not None and self._gauges.status == "running":
             self._gauges.status = "failed" if isinstance(error, PeerloomError) else "stopped"
-        self._keep.tell(self._look() | ({"error": str(error)} if self._gauges.status == "failed" else {}))
+        write_status(self._folder, self._look() | ({"error": str(error)} if self._gauges.status == "failed" else {}))
 
     def _run(self) -> None:
         while True:
-            self._keep.tell(self._look())
+            write_status(self._folder, self._look())
             if self._over.wait(_EVERY):
                 return

@@ -126,7 +126,7 @@ def start_peer(
         def look() -> dict[str, Any]:
             return standing(post, work.gauges)
 
-        with Herald(keep, work.gauges, look), MetricsPage(metrics, look) if metrics else contextlib.nullcontext():
+        with Herald(folder, work.gauges, look), MetricsPage(metrics, look) if metrics else contextlib.nullcontext():
             return work.run()
 
 
