@@ -13,6 +13,7 @@ from peerloom.config import comparison_from, experiment_to_toml
 from peerloom.core import Draws, Placement
 from peerloom.engines import build_net
 from peerloom.errors import ConfigError, DataError
+from peerloom.peers.federation import Federation
 from peerloom.peers.row import spec_hash
 from peerloom.peers.samples import with_samples
 from peerloom.problems.own import fill, own, read_samples
@@ -76,7 +77,10 @@ def test_the_hash_knows_the_agreement_and_not_the_samples(csv, tmp_path):
     assert spec_hash(experiment(FILE.replace("50, 130", "50, 131"))) != spec_hash(exp)
 
 
-def test_it_cannot_be_simulated():
+def test_it_cannot_be_simulated(tmp_path):
+    with pytest.raises(ConfigError, match="start each peer by itself"):
+        Federation(experiment(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
     for engine in (pl.simulate, build_net):
         with pytest.raises(ConfigError, match="peer start FILE --data"):
             engine(experiment())

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..core import Activity, Ledger
 from ..engines import Checkpoint, Snapshot, build_net
-from ..errors import PeerError
+from ..errors import ConfigError, PeerError
 from ..experiment import Experiment
 from ..measures import measure
 from ..runs import RunFolder
@@ -26,6 +26,7 @@ from .decisions import Journal
 from .keep import Keep
 from .processes import start_row
 from .row import spec_hash
+from .samples import leaves_data_to_sites
 from .start import run_folder
 from .status import read_status
 
@@ -42,6 +43,11 @@ class Federation:
     """One process per row of an experiment, each with its own key and folder below `out / peers`."""
 
     def __init__(self, exp: Experiment, out: Path, deadline: float | None = None, free: bool = False) -> None:
+        if leaves_data_to_sites(exp):
+            raise ConfigError(
+                "The file leaves the data to every site (data 'own'), but here all rows start on one machine. Name data in "
+                "the file, or start each peer by itself: peerloom peer start FILE --data SAMPLES"
+            )
         self._set(RunFolder.create(out, exp), found_on_this_machine(exp, out / "peers"), deadline, free)
 
     @classmethod

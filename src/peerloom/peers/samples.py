@@ -11,7 +11,12 @@ from ..problems import Classification, Dataset
 from ..problems.own import fill, read_samples
 from ..registry import build
 
-__all__ = ["with_samples"]
+__all__ = ["leaves_data_to_sites", "with_samples"]
+
+
+def leaves_data_to_sites(exp: Experiment) -> bool:
+    """Whether every site is to bring its own samples."""
+    return isinstance(exp.problem, Classification) and exp.problem.data.of_site
 
 
 def with_samples(exp: Experiment, row: int, source: str, label: str = "") -> Experiment:
@@ -21,15 +26,14 @@ def with_samples(exp: Experiment, row: int, source: str, label: str = "") -> Exp
     needs none, stays as it is.
     """
     problem = exp.problem
-    waits = isinstance(problem, Classification) and problem.data.of_site
     if not source:
-        if waits and row < exp.graph.clients:
+        if leaves_data_to_sites(exp) and row < exp.graph.clients:
             raise ConfigError(
                 "The file leaves the data to every site (data 'own'). Give this site's: --data FILE.csv, --data FILE.npz or "
                 "--data module:function"
             )
         return exp
-    if not isinstance(problem, Classification) or not waits:
+    if not isinstance(problem, Classification) or not problem.data.of_site:
         raise ConfigError(
             "The file names the data itself, so --data would be ignored. Leave it out, or write "
             'data = { name = "own", features = N, classes = K } into the file, the same at every site.'
