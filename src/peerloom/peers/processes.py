@@ -21,7 +21,9 @@ __all__ = ["context", "start_row"]
 def context() -> ForkServerContext:
     """What starts processes: one server that has loaded all that a peer needs, and forks."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["peerloom.peers.start"])
+    # An experiment that was built here on scikit-learn's data will need it in every process: a second each, or one for all.
+    slow = ["sklearn.datasets"] if "sklearn" in sys.modules else []
+    context.set_forkserver_preload(["peerloom.peers.start", *slow])
     return context
 
 
