@@ -75,7 +75,7 @@ class RowRun:
         self._exp, self._row, self._post, self._keep = exp, row, post, keep
         self._every, self._on_round, self._free = shape.checkpoint_every, on_round, shape.free
         self._wire = FreeWire(post, row, shape) if shape.free else PostWire(post, row, shape, keep.journal())
-        self.gauges = Gauges(row, exp.rounds)
+        self.gauges = Gauges(row, exp.rounds, tuple(shape.channels))
         self._net = build_net(exp, np.array([row]), wire=TimedWire(self._wire, self.gauges))
 
     @torch.no_grad()

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import Delivery, Links, Wire
+from ..core import Cargo, Delivery, Links, Wire
 from ..errors import PeerloomError
 from ..transport import LinkState, Post
 from .status import write_status
-from .wire import CHANNEL
 
 __all__ = ["Gauges", "Herald", "TimedWire", "standing"]
 
@@ -31,6 +30,7 @@ class Gauges:
 
     row: int
     rounds: int
+    channels: tuple[int, ...]  # those that rows travel on
     status: str = "running"
     first: int = 0  # the round it was started at
     round: int = 0  # the last one it finished
@@ -60,13 +60,19 @@ class TimedWire:
         self._wire, self._gauges = wire, gauges
 
     def swap(
-        self, tag: tuple[int, int], links: Links, out: NDArray[np.int64], payload: Tensor, into: NDArray[np.int64]
+        self,
+        tag: tuple[int, int],
+        links: Links,
+        out: NDArray[np.int64],
+        payload: Tensor,
+        into: NDArray[np.int64],
+        cargo: tuple[Cargo, ...],
     ) -> Delivery:
         """As the wire below does it."""
         gauges = self._gauges
         gauges.waiting_since = begin = time.monotonic()
         try:
-            return self._wire.swap(tag, links, out, payload, into)
+            return self._wire.swap(tag, links, out, payload, into, cargo)
         finally:
             gauges.wait_seconds += time.monotonic() - begin
             gauges.waiting_since = None
@@ -102,7 +108,7 @@ def standing(post: Post, gauges: Gauges) -> dict[str, Any]:
 
 
 def _link(post: Post, gauges: Gauges, link: LinkState) -> dict[str, Any]:
-    tally, newest = link.tally, post.newest(link.peer, CHANNEL) if link.direction == "in" else None
+    tally, rounds = link.tally, [parcel.round for channel in gauges.channels if (parcel := post.newest(link.peer, channel))]
     return {
         "peer": link.name,
         "direction": link.direction,
@@ -110,7 +116,7 @@ def _link(post: Post, gauges: Gauges, link: LinkState) -> dict[str, Any]:
         "since": link.since,
         "rtt": link.rtt,
         "unacked_age": link.unacked_age,
-        "lag": None if newest is None else max(0, gauges.round - newest.round),
+        "lag": max(0, gauges.round - max(rounds)) if rounds and link.direction == "in" else None,
         "frames": dict(link.frames),
         "bytes": dict(link.bytes),
         "reconnects": dict(link.reconnects),
