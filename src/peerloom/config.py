@@ -23,6 +23,7 @@ KEYS: dict[str, str] = {
     "title": "what the comparison is called",
     "rounds": "rounds of every run",
     "until_delay": "end a run once this delay (as run) is reached",
+    "until_settled": "end a run once the last three evaluations of f(mean of x) deviate less than this (PaME's rule)",
     "seed": "one seed",
     "seeds": "several seeds: each algorithm runs once with each",
     "dtype": "float32 or float64",
@@ -34,14 +35,14 @@ KEYS: dict[str, str] = {
     "problem": "what is minimised",
     "evaluate": "when models are judged: every = N, or grid = 'log'",
     "algorithm": "one algorithm",
-    "algorithms": "several, to compare; each may have a label, a schedule and a message of its own",
+    "algorithms": "several, to compare; each may have a label, a graph, a schedule and a message of its own",
 }
-_OWN = ("label", "schedule", "message", "rounds")  # what an algorithm's table may hold beside its arguments
+_OWN = ("label", "graph", "schedule", "message", "rounds")  # what an algorithm's table may hold beside its arguments
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several experiments that share graph, data and resources, seed by seed."""
+    """Several experiments that share data and resources, and the graph unless one has its own, seed by seed."""
 
     title: str
     experiments: tuple[Experiment, ...]
@@ -107,7 +108,7 @@ def comparison_from(table: Table, name: str = "experiment") -> Comparison:
             schedule = build("schedules", own["schedule"], f"{where}.schedule") if "schedule" in own else shared
             experiments.append(
                 Experiment(
-                    graph=graph,
+                    graph=build("graphs", own["graph"], f"{where}.graph", seed=seed) if "graph" in own else graph,
                     problem=problem,
                     algorithm=build("algorithms", arguments, where),
                     schedule=schedule,
@@ -119,6 +120,9 @@ def comparison_from(table: Table, name: str = "experiment") -> Comparison:
                     evaluate=_evaluate(table.get("evaluate", {})),
                     resources=build("schedules", table["resources"], "resources") if given else shared,
                     until_delay=_number(table["until_delay"], "until_delay", float) if "until_delay" in table else None,
+                    until_settled=(
+                        _number(table["until_settled"], "until_settled", float) if "until_settled" in table else None
+                    ),
                     label=str(own.get("label", "")),
                 )
             )
@@ -132,6 +136,8 @@ def experiment_to_table(exp: Experiment) -> Table:
     table: Table = {"rounds": exp.rounds, "seed": exp.seed, "dtype": exp.dtype}
     if exp.until_delay is not None:
         table["until_delay"] = exp.until_delay
+    if exp.until_settled is not None:
+        table["until_settled"] = exp.until_settled
     if exp.x0 is not None:
         table["x0"] = describe(exp.x0)
     table["graph"] = describe(exp.graph)

@@ -58,7 +58,8 @@ class Experiment:
     algorithm  the rule
     schedule   who computes and which links fire; a preset such as DGD follows it in its own way
     message    what a link carries
-    rounds     how many; `until_delay` ends a run earlier, once that delay (as run) is reached
+    rounds     how many; `until_delay` ends a run earlier, once that delay (as run) is reached, and `until_settled` once the
+               last three evaluations of sum_i f_i(mean of x) have a standard deviation below it (PaME's rule)
     seed       all randomness of the run
     x0         the first models: one vector, or one per row; by default the problem's own start
     resources  how able clients and links are, for the delays; by default the schedule as it was given
@@ -76,6 +77,7 @@ class Experiment:
     evaluate: Evaluate = field(default_factory=Evaluate)
     resources: Schedule | None = None
     until_delay: float | None = None
+    until_settled: float | None = None
     label: str = ""
 
     def __post_init__(self) -> None:
@@ -88,8 +90,9 @@ class Experiment:
             raise ConfigError(f"rounds must not be negative, found {self.rounds}.")
         if self.dtype not in ("float32", "float64"):
             raise ConfigError(f"dtype must be 'float32' or 'float64', found '{self.dtype}'.")
-        if self.until_delay is not None and self.until_delay <= 0:
-            raise ConfigError(f"until_delay must be above 0, found {self.until_delay}.")
+        for name in ("until_delay", "until_settled"):
+            if (given := getattr(self, name)) is not None and given <= 0:
+                raise ConfigError(f"{name} must be above 0, found {given}.")
         check_needs(self.algorithm, self.graph)
         check_message(self.algorithm, self.message)
         clients = getattr(self.problem, "clients", self.graph.clients)

@@ -78,7 +78,7 @@ def build(kind: str, given: object, where: str, **defaults: Any) -> Any:
             table.setdefault(key, value)
     if missing := [key for key, p in takes.items() if p.default is p.empty and key not in table]:
         raise ConfigError(f"{where}: '{name}' needs {' and '.join(missing)}. It takes: {', '.join(takes)}.")
-    arguments = {key: _argument(make, key, value, f"{where}.{key}") for key, value in table.items()}
+    arguments = {key: _argument(make, key, value, f"{where}.{key}", defaults) for key, value in table.items()}
     try:
         made = make(**arguments)
     except DataError as error:  # nothing is wrong with the file: the exit code says that data are missing
@@ -153,7 +153,7 @@ def _import(name: str, where: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _argument(make: Callable[..., Any], key: str, value: object, where: str) -> Any:
+def _argument(make: Callable[..., Any], key: str, value: object, where: str, defaults: Table) -> Any:
     kind = PARTS.get(key)
     if kind == "laws" and (value.get("name") if isinstance(value, dict) else value) in list(SCHEDULES):
         return build("schedules", value, where)  # Split's halves are schedules, where Bernoulli's are laws
@@ -163,7 +163,7 @@ def _argument(make: Callable[..., Any], key: str, value: object, where: str) -> 
         own = {name: given for name, given in value.items() if name != "name"}
         return partial(_find("models", str(value["name"]), where), **own)
     if kind and (isinstance(value, dict) or (isinstance(value, str) and key in _BY_NAME_TOO)):
-        return build(kind, value, where)
+        return build(kind, value, where, **(defaults if kind == "graphs" else {}))  # a graph within a graph has its seed
     if key in _BY_NAME_TOO:
         raise ConfigError(f"{where}: {value!r} is not allowed. It must be a name or table of one of the {kind}.")
     adapter = _adapter(make, key)

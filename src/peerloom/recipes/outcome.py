@@ -1,61 +1,92 @@
-"""What a reproduction came to: figures point by point, and whether the claim is seen in them."""
+"""What a reproduction came to: numbers by point and algorithm, the paper's beside them, and a verdict on every claim."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from ..reports import summary
-from ..reports.targets import Spread
 from ..runs import Run
-from .recipe import Recipe
+from .checks import Verdict
+from .readings import Found, middle, quartiles
+from .recipe import Form, Recipe
 
-__all__ = ["Outcome", "outcome"]
+__all__ = ["Number", "Outcome", "outcome"]
 
 
-_NOT_JUDGED = "This was the tiny version, which shows that all works and nothing about the claim."
+@dataclass(frozen=True)
+class Number:
+    """One reading of one algorithm at one point, over seeds; `paper` is what the paper prints, where it prints something."""
+
+    point: str
+    label: str
+    what: str
+    share: bool
+    median: float
+    low: float
+    high: float
+    seeds: int
+    paper: float | None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Accuracy over seeds (or loss, where there is none) of every algorithm at every point, and who is best there."""
+    """Everything that can be said about a figure or table that was run."""
 
-    quality: str
-    points: dict[str, dict[str, Spread]]
-    best: dict[str, str]
-    verdict: str
+    paper: str
+    figure: str
+    title: str
+    form: str
+    varied: str
+    said: tuple[str, ...]
+    seeds: int
+    diverged: int
+    seconds: float
+    numbers: tuple[Number, ...]
+    verdicts: tuple[Verdict, ...]
 
-
-def outcome(recipe: Recipe, runs: Mapping[str, list[Run]], judge: bool = True) -> Outcome:
-    """Sweeps are judged by the last evaluation, as the paper does; curves at the delay that all runs reached."""
-    points: dict[str, dict[str, Spread]] = {}
-    quality, higher, seeds = "accuracy", True, 0
-    for name, of_point in runs.items():
-        found = summary(of_point)
-        quality, higher = found.quality, found.quality == "accuracy"
-        seeds = max(len(entry.seeds) for entry in found.final)
-        if recipe.varied:
-            points[name] = {entry.label: entry.figures[f"mean_{quality}"] for entry in found.final}
-        else:
-            points[name] = {entry.label: entry.value for entry in found.at_equal_delay}
-    best = {name: _best(figures, higher) for name, figures in points.items()}
-    return Outcome(quality, points, best, _verdict(recipe, best, seeds) if judge else _NOT_JUDGED)
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it; what is not finite is null."""
+        plain: dict[str, Any] = _plain(dataclasses.asdict(self))
+        return plain
 
 
-def _best(figures: dict[str, Spread], higher: bool) -> str:
-    known = {label: spread.median for label, spread in figures.items() if spread.median is not None}
-    if not known:
-        return ""
-    return max(known, key=lambda label: known[label] if higher else -known[label])
+def outcome(paper: str, figure: str, recipe: Recipe, form: Form, runs: Mapping[str, list[Run]]) -> Outcome:
+    """Read the runs of every point, and judge the claims; a tiny form decides nothing."""
+    found = Found(runs)
+    every = [run for some in runs.values() for run in some]
+    readings = dict.fromkeys(
+        [*((p, la, r) for p in found.points for r in recipe.shows for la in found.labels(p)), *recipe.paper]
+    )
+    numbers = []
+    for point, label, reading in readings:
+        values = list(found.values(point, label, reading).values())
+        if values:
+            low, high = quartiles(values)
+            printed = recipe.paper.get((point, label, reading))
+            numbers.append(
+                Number(point, label, reading.words, reading.share, middle(values), low, high, len(values), printed)
+            )
+    return Outcome(
+        paper,
+        figure,
+        recipe.title,
+        "tiny" if form.tiny else "fit" if form.fit else "paper",
+        recipe.varied,
+        tuple(recipe.said(form)),
+        found.seeds,
+        sum(run.info.get("status") == "diverged" for run in every),
+        sum(float(run.metrics["seconds"][-1]) for run in every if run.metrics.height),
+        tuple(numbers),
+        tuple(check(found, judge=not form.tiny) for check in recipe.checks),
+    )
 
 
-def _verdict(recipe: Recipe, best: Mapping[str, str], seeds: int) -> str:
-    others = {name: winner or "nobody" for name, winner in best.items() if winner != recipe.ours}
-    over = f"in the median of {seeds} seeds" if seeds > 1 else "with one seed"
-    if not recipe.varied:
-        seen = "is not seen" if others else "is seen"
-        return f"The claim {seen}: {next(iter(others.values()), recipe.ours)} is the best {over}."
-    if not others:
-        return f"The claim is seen: {recipe.ours} is the best at all {len(best)} values of {recipe.varied}, {over}."
-    wins, listed = len(best) - len(others), ", ".join(f"{name} ({winner})" for name, winner in others.items())
-    return f"The claim is seen at {wins} of {len(best)} values of {recipe.varied}, {over}; not at {listed}."
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""One figure of a paper: an experiment file, the settings that vary it, and the claim."""
+"""One figure or table of a paper: an experiment file, the settings that vary it, and the claims."""
 
 from __future__ import annotations
 
@@ -7,55 +7,119 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import override
-from ..core import ConfigError
+from ..core import ConfigError, nearest
+from .checks import Check
+from .readings import Reading
 
-__all__ = ["Recipe"]
+__all__ = ["Changed", "Form", "Recipe"]
 
 Table = dict[str, Any]
+DIGITS = ("problem.data=digits", "problem.model=svm")
 
-_TINY_DELAY = 40.0
+
+@dataclass(frozen=True)
+class Changed:
+    """Settings that make a recipe smaller, or as the authors' code had it, and what that means in words."""
+
+    says: str
+    settings: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a recipe is to be run."""
+
+    tiny: bool = False
+    fit: bool = False
+    compat: bool = False
+    seeds: int | None = None
+    points: Sequence[str] | None = None
+    settings: Sequence[str] = ()
+
+
+PAPER = Form()
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A figure.
+    """A figure or a table.
 
-    title   what it shows
-    claim   what the paper says one sees in it
-    ours    the algorithm that the claim is about
-    table   the experiment, as a file would say it
-    varied  what differs from point to point; nothing where the figure shows curves
-    points  for each point its settings, as `--set` takes them
-    note    where it cannot be as in the paper, and why
+    title    what it shows
+    checks   what the paper says one sees in it
+    table    the experiment, as a file would say it
+    shows    what is tabulated, of every algorithm at every point
+    varied   what differs from point to point; nothing where the figure shows curves
+    points   for each point its settings, as `--set` takes them
+    note     where it cannot be as in the paper, and why
+    chosen   what the paper does not say, and was chosen here
+    tiny     settings under which it runs in seconds
+    fit      a form that two cores finish in the time it says, where the paper's takes hours
+    compat   what the authors' code did other than the paper says
+    paper    the paper's own numbers: by point, label and reading
     """
 
     title: str
-    claim: str
-    ours: str
+    checks: tuple[Check, ...]
     table: Mapping[str, Any]
+    shows: tuple[Reading, ...]
     varied: str = ""
     points: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"": ()})
     note: str = ""
+    chosen: str = ""
+    tiny: Sequence[str] = DIGITS
+    fit: Changed | None = None
+    compat: Changed | None = None
+    paper: Mapping[tuple[str, str, Reading], float] = field(default_factory=dict)
 
-    def tables(self, seeds: int | None = None, tiny: bool = False, settings: Sequence[str] = ()) -> dict[str, Table]:
-        """The experiment of each point.
+    def tables(self, form: Form = PAPER) -> dict[str, Table]:
+        """The experiment of each point, in the form that is asked for.
 
-        `seeds` takes the first so many. `tiny` shows within seconds that everything works, and nothing about the claim:
-        small images, a linear model, one seed, two points, a short delay.
+        A tiny one shows within seconds that everything works, and nothing about the claims: small data, a linear model, one
+        seed, two points, few rounds.
         """
         known = list(self.table["seeds"])
-        if seeds is not None and not 1 <= seeds <= len(known):
-            raise ConfigError(f"--seeds must be 1 to {len(known)}, found {seeds}.")
-        base = override({**self.table, "seeds": known[: 1 if tiny else seeds]}, [])
-        made = {name: override(base, [*point, *settings]) for name, point in self.points.items()}
-        if tiny:
-            made = {name: _tiny(table) for name, table in list(made.items())[:2]}
+        if form.seeds is not None and not 1 <= form.seeds <= len(known):
+            raise ConfigError(f"--seeds must be 1 to {len(known)}, found {form.seeds}.")
+        base = override({**self.table, "seeds": known[: 1 if form.tiny else form.seeds]}, [])
+        changes = [*self._settings(form, "compat"), *self._settings(form, "fit"), *(self.tiny if form.tiny else ())]
+        chosen = self._points(form)
+        made = {name: override(base, [*chosen[name], *changes, *form.settings]) for name in chosen}
         for name, table in made.items():
             table["title"] = f"{self.title}: {self.varied} {name}" if self.varied else self.title
-            table["title"] += " (tiny)" if tiny else ""
+            table["title"] += " (tiny)" if form.tiny else " (smaller than the paper's)" if form.fit else ""
         return made
 
+    def said(self, form: Form) -> list[str]:
+        """In words, how this form differs from the paper's."""
+        lines = []
+        if form.tiny:
+            lines.append("The tiny form: it shows that everything works, and nothing about the claims.")
+        elif form.fit and self.fit is not None:
+            lines.append(f"Smaller than the paper's: {self.fit.says}")
+        elif self.fit is not None:
+            lines.append("The paper's form, which takes long; --fit runs a smaller one.")
+        if form.compat and self.compat is not None:
+            lines.append(f"As in the authors' code: {self.compat.says}")
+        if form.settings:
+            lines.append(f"Changed by hand: {', '.join(form.settings)}.")
+        if form.points is not None:
+            lines.append(f"Only some of its points: {', '.join(form.points)}.")
+        return [*lines, *(f"{text}" for text in (self.note, self.chosen) if text)]
 
-def _tiny(table: Table) -> Table:
-    small = {"until_delay": _TINY_DELAY, "rounds": 100}
-    return override(table, ["problem.data=digits", "problem.model=svm"]) | small
+    def _points(self, form: Form) -> Mapping[str, Sequence[str]]:
+        if form.points is not None:
+            for name in form.points:
+                if name not in self.points:
+                    raise ConfigError(
+                        f"There is no point '{name}' of {self.varied or 'a figure of curves'}. {nearest(name, self.points)}"
+                    )
+            return {name: self.points[name] for name in form.points}
+        return dict(list(self.points.items())[:2]) if form.tiny else self.points
+
+    def _settings(self, form: Form, which: str) -> Sequence[str]:
+        changed: Changed | None = getattr(self, which)
+        if not getattr(form, which):
+            return ()
+        if changed is None:
+            raise ConfigError(f"This recipe has no --{which} form. Leave --{which} out.")
+        return changed.settings

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
@@ -76,6 +77,7 @@ def simulate(
             if (ends or exp.evaluate.due(snapshot.t, exp.rounds)) and not known:
                 rows.append(measure(snapshot, clock.pause()))
                 clock.go_on()
+            ends = ends or _settled(exp, rows)
             if on_round is not None:
                 on_round(snapshot.t)
             finished = ends or not (stop is not None and stop())
@@ -83,7 +85,7 @@ def simulate(
             if folder and due and bool(torch.isfinite(snapshot.x).all()):  # never a state the guard is about to refuse
                 folder.save(Checkpoint(snapshot.t, snapshot.state, snapshot.ledger), rows)
                 saved = time.monotonic()
-            if not finished:
+            if ends or not finished:
                 break
     except DivergedError as error:
         if folder:
@@ -100,6 +102,14 @@ def simulate(
             folder.save_fired(Record.of(exp.graph, snapshot.net.activity, snapshot.t))
         folder.mark("done" if finished else "interrupted", rounds=snapshot.t)
     return Result(exp, snapshot.state, metrics_table(rows), snapshot.ledger, snapshot.t, finished)
+
+
+def _settled(exp: Experiment, rows: list[dict[str, Any]]) -> bool:
+    """PaME's rule: f at the averaged model, summed over clients, hardly differs between the last three evaluations."""
+    if exp.until_settled is None or len(rows) < 3:
+        return False
+    f = [exp.graph.clients * row["average_loss"] for row in rows[-3:]]
+    return bool(np.std(f) < exp.until_settled)
 
 
 class _Clock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +30,9 @@ class Bernoulli:
     Probabilities are clipped to at least `clip`, since their reciprocals are delays, which under most laws have no mean
     without it; a 0 that you give yourself stays, and means never. `redraw` = N draws what follows a law anew every N
     rounds. `seed` fixes the laws' draws apart from the run's seed.
+
+    `compat` lets links fire as in DSpodFL's published code, to explain a published number: "or" tosses a coin at both ends
+    and takes either, "latch" leaves a link on for good once it has fired. Costs are reckoned with b_ij all the same.
     """
 
     nodes: float | ArrayLike | Law = 1.0
@@ -37,8 +40,11 @@ class Bernoulli:
     clip: float = 0.01
     redraw: int | None = None
     seed: int | None = None
+    compat: tuple[Literal["or", "latch"], ...] = ()
 
     def __post_init__(self) -> None:
+        if strange := set(self.compat) - {"or", "latch"}:
+            raise ConfigError(f"Bernoulli.compat takes 'or' and 'latch', found {sorted(strange)[0]!r}.")
         if not 0 < self.clip <= 1:
             raise ConfigError(f"Bernoulli.clip must be above 0 and at most 1, found {self.clip}.")
         if self.redraw is not None and self.redraw < 1:
@@ -64,7 +70,7 @@ class BernoulliActivity:
         rows = network.rows
         self._nodes = Coins("node", schedule.nodes, network.workers, schedule, draws)
         self._links = {
-            name: Coins(f"link/{name}", _of_links(schedule.links, links), links.coin, schedule, draws)
+            name: Coins(f"link/{name}", _of_links(schedule.links, links), links.coin, schedule, draws, schedule.compat)
             for name, links in network.layers.items()
         }
         self._written_nodes = recorded("Bernoulli.nodes", _bools(schedule.nodes), (network.clients,))
@@ -106,7 +112,11 @@ class BernoulliActivity:
 class Coins:
     """A family of coins with ids: their probabilities, and how they fall in round t."""
 
-    def __init__(self, stream: str, given: Any, ids: Ids, schedule: Bernoulli, draws: Draws) -> None:
+    def __init__(
+        self, stream: str, given: Any, ids: Ids, schedule: Bernoulli, draws: Draws, compat: tuple[str, ...] = ()
+    ) -> None:
+        self._lanes, self._latch = (2 if "or" in compat else 1), "latch" in compat
+        self._seen, self._on = 0, np.zeros(len(ids), bool)  # of a latch: the last round it was told of, and what it holds
         self._stream, self._given, self._ids, self._schedule, self._draws = stream, given, ids, schedule, draws
         self._epoch, self._raw, self._used = -1, np.empty(0), np.empty(0)
         self._law_seed = draws.seed if schedule.seed is None else schedule.seed
@@ -118,7 +128,21 @@ class Coins:
 
     def flip(self, t: int) -> Bools:
         """How the coins of round t fall."""
-        return self._draws(self._stream, t, self._ids)[:, 0] < self.chance(t)
+        return self._latched(t) if self._latch else self._toss(t)
+
+    def _toss(self, t: int) -> Bools:
+        if self._lanes == 1:
+            return self._draws(self._stream, t, self._ids)[:, 0] < self.chance(t)
+        return (self._draws(self._stream, t, self._ids, self._lanes) < self.chance(t)[:, None]).any(axis=1)
+
+    def _latched(self, t: int) -> Bools:
+        """Whatever fell so far; told again from the start when asked for an earlier round."""
+        if t < self._seen:
+            self._seen, self._on = 0, np.zeros(len(self._ids), bool)
+        for earlier in range(self._seen + 1, t + 1):
+            self._on = self._on | self._toss(earlier)
+        self._seen = max(t, self._seen)
+        return self._on
 
     def able(self, t: int) -> Floats:
         """The probabilities that costs are reckoned with: never below the clip."""

@@ -1,0 +1,160 @@
+"""Numbers read off runs: a metric at the end, at a place on an axis, or what it took to reach a level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..reports.groups import column, grouped, seed_of
+from ..runs import Run
+
+__all__ = ["Found", "Reading", "middle", "quartiles"]
+
+_WORDS = {
+    "mean_accuracy": "accuracy",
+    "average_accuracy": "accuracy of the averaged model",
+    "mean_loss": "loss",
+    "average_loss": "loss of the averaged model",
+    "consensus": "consensus error",
+    "paper_bytes": "bytes, as the paper counts them",
+    "processing_delay": "processing delay",
+    "transmission_delay": "transmission delay",
+    "round": "rounds",
+    "communications": "communication rounds",
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read off one run.
+
+    metric  a column of the run's table
+    at      where: "end", "common" (as far along `axis` as all runs of the point came), or a place on `axis`
+    axis    a column that grows
+    level   in place of `at`: where this other column first met this value
+    """
+
+    metric: str
+    at: float | Literal["end", "common"] = "end"
+    axis: str = "round"
+    level: tuple[str, float] | None = None
+
+    @property
+    def higher(self) -> bool:
+        """Whether more is better."""
+        return "accuracy" in self.metric
+
+    @property
+    def share(self) -> bool:
+        """Whether it is written in per cent."""
+        return self.higher
+
+    @property
+    def worst(self) -> float:
+        """What a run that diverged, or never got there, is given."""
+        return -math.inf if self.higher else math.inf
+
+    @property
+    def words(self) -> str:
+        """In words, as a heading has it."""
+        what = _WORDS.get(self.metric, self.metric)
+        if self.level is not None:
+            name, value = self.level
+            return f"{what} to {_WORDS.get(name, name)} {value:g}"
+        if self.at == "end":
+            return f"{what} at the end"
+        return f"{what} at equal {self.axis}" if self.at == "common" else f"{what} at {self.axis} {self.at:g}"
+
+    def of(self, run: Run, common: float = math.nan) -> float:
+        """The number; not a number where the run does not say."""
+        if run.info.get("status") == "diverged":
+            return self.worst
+        y = _column(run, self.metric)
+        if self.level is not None:
+            name, value = self.level
+            seen = _column(run, name)
+            met = np.flatnonzero(seen >= value if "accuracy" in name else seen <= value)
+            return float(y[met[0]]) if len(met) else math.inf
+        known = np.isfinite(y)
+        if not known.any():
+            return math.nan
+        if self.at == "end":
+            return float(y[known][-1])
+        x, place = _column(run, self.axis)[known], common if self.at == "common" else float(self.at)
+        return float(np.interp(place, x, y[known])) if x[0] <= place <= x[-1] else math.nan
+
+
+class Found:
+    """The runs of a recipe: by point, by label, by seed."""
+
+    def __init__(self, runs: Mapping[str, Sequence[Run]]) -> None:
+        self.runs = {
+            point: {group.label: {seed_of(run): run for run in group.runs} for group in grouped(list(some))}
+            for point, some in runs.items()
+        }
+
+    @property
+    def points(self) -> list[str]:
+        """The points that were run, in their order."""
+        return list(self.runs)
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds the fullest label has."""
+        return max((len(runs) for labels in self.runs.values() for runs in labels.values()), default=0)
+
+    def labels(self, point: str) -> list[str]:
+        """The algorithms of a point."""
+        return list(self.runs.get(point, {}))
+
+    def values(self, point: str, label: str, reading: Reading) -> dict[str, float]:
+        """The reading of every seed; empty where nothing of the kind was run."""
+        runs = self.runs.get(point, {})
+        common = math.nan
+        if reading.at == "common":
+            ends = [_column(run, reading.axis) for some in runs.values() for run in some.values() if _whole(run)]
+            common = min((float(end[-1]) for end in ends if len(end)), default=math.nan)
+        return {seed: reading.of(run, common) for seed, run in runs.get(label, {}).items()}
+
+
+def _column(run: Run, name: str) -> NDArray[np.float64]:
+    """A column of the table, or PaME's communication rounds: how often a client hears, in the mean over clients.
+
+    A client that asks a fraction of its neighbours hears max(1, ceil(fraction |N_i|)) messages each time.
+    """
+    if name != "communications":
+        return column(run, name)
+    fraction = float(run.config.get("schedule", {}).get("fraction", 1.0))
+    heard = np.bincount(run.network["layers"]["peers"]["target"])
+    return column(run, "messages") / sum(max(1, math.ceil(fraction * degree - 1e-9)) for degree in heard)
+
+
+def _whole(run: Run) -> bool:
+    return run.info.get("status") == "done"
+
+
+def middle(values: Sequence[float]) -> float:
+    """The median; of two in the middle that are not both finite, the lower one."""
+    ranked = sorted(value for value in values if not math.isnan(value))
+    if not ranked:
+        return math.nan
+    low, high = ranked[(len(ranked) - 1) // 2], ranked[len(ranked) // 2]
+    return (low + high) / 2 if math.isfinite(low) and math.isfinite(high) else low
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float]:
+    """The lower and the upper quartile, both of them values that occurred; of up to three values, least and largest.
+
+    >>> quartiles([5.0, 1.0, 2.0, 4.0, 3.0])
+    (2.0, 4.0)
+    """
+    ranked = sorted(value for value in values if not math.isnan(value))
+    if not ranked:
+        return math.nan, math.nan
+    count = len(ranked)
+    return ranked[math.ceil(count / 4) - 1], ranked[math.ceil(3 * count / 4) - 1]
