@@ -68,7 +68,8 @@ def measure(snapshot: Snapshot, seconds: float) -> dict[str, Any]:
 def _distinct(x: Tensor) -> tuple[list[int], list[int]]:
     """The first row of each kind, and of which kind every row is: after an average many models are one, judged once."""
     kinds: dict[bytes, int] = {}
-    first, same = [], []
+    first: list[int] = []
+    same: list[int] = []
     for i, row in enumerate(x.cpu().numpy()):
         kind = kinds.setdefault(hashlib.blake2b(row, digest_size=16).digest(), len(kinds))
         if kind == len(first):

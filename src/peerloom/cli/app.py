@@ -31,6 +31,7 @@ app.add_typer(data, name="data")
 out = Console()
 err = Console(stderr=True)
 
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time, each in a process with one thread; they share their data.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -158,23 +159,67 @@ def list_(
 @app.command()
 def reproduce(
     paper: Annotated[str | None, typer.Argument(help="A paper, such as dspodfl. Without it, all are listed.")] = None,
-    figure: Annotated[str | None, typer.Argument(help="A figure, such as fig2b. Without it, all are listed.")] = None,
+    figure: Annotated[
+        str | None, typer.Argument(help="A figure or table, such as fig2b. Without it, all are listed.")
+    ] = None,
     tiny: Annotated[bool, typer.Option("--tiny", help="In seconds, to see that it works; no claim is tested.")] = False,
+    fit: Annotated[
+        bool, typer.Option("--fit", help="Smaller than the paper's, for two cores; the output says how.")
+    ] = False,
+    compat: Annotated[bool, typer.Option("--compat", help="What the authors' code did, where it differs.")] = False,
     seeds: Annotated[int | None, typer.Option(help="The first so many of the recipe's seeds. By default all.")] = None,
+    point: Annotated[
+        list[str] | None, typer.Option("--point", metavar="NAME", help="Only this point; may be repeated. By default all.")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="A.B=VALUE", help="Change a value of every experiment.")
     ] = None,
+    jobs: Jobs = 1,
     out_dir: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Where to keep the runs; by default runs/PAPER-FIGURE.")
     ] = None,
+    summary: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR", help="Collect the verdicts below this folder into one page (--out names it); may be repeated."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run the experiments of a paper's figure, and say whether its claim is seen. The same command goes on after a stop."""
-    from .reproduce import list_command, reproduce_command
+    """Run a paper's figure or table, and hold its claims to what is seen. The same command goes on after a stop."""
+    from ..recipes import Form
+    from .reproduce import list_command, reproduce_command, summary_command
 
+    if summary:
+        return summary_command(summary, out_dir, as_json)
     if paper is None or figure is None:
         return list_command(paper, as_json)
-    return reproduce_command(paper, figure, tiny, seeds, set_ or [], out_dir, as_json)
+    form = Form(tiny=tiny, fit=fit, compat=compat, seeds=seeds, points=point, settings=set_ or ())
+    return reproduce_command(paper, figure, form, jobs, out_dir, as_json)
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="An experiment file (TOML).")],
+    grid: Annotated[
+        list[str], typer.Option("--grid", metavar="A.B=1,2,3", help="Values to take in turn; several grids are combined.")
+    ],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="A.B=VALUE", help="Change a value of the file; may be repeated.")
+    ] = None,
+    jobs: Jobs = 1,
+    out_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Where to keep the runs, or to go on. By default a new folder below runs/."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a file over a grid of values, each with its report, and compare the results."""
+    from .sweep import sweep_command
+
+    sweep_command(file, grid, set_ or [], jobs, out_dir, as_json)
 
 
 @app.command()

@@ -1,67 +1,90 @@
-"""`peerloom reproduce`: a figure of a paper by one command."""
+"""`peerloom reproduce`: a figure or table of a paper by one command, and what became of all of them on one page."""
 
 from __future__ import annotations
 
-import dataclasses
+import json
+import shlex
 from pathlib import Path
 from typing import Any
 
-import tomli_w
 from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from ..config import comparison_from, read_file
-from ..core import ConfigError, PeerloomError, nearest
-from ..recipes import RECIPES, Outcome, Recipe, outcome
-from ..reports import write_report
-from ..reports.wording import number
-from ..runs import Run, RunFolder
-from .app import show
-from .run import carry_out, folders_of
+from ..core import ConfigError, nearest
+from ..recipes import ALIASES, RECIPES, Form, Recipe, outcome
+from ..recipes.summary import FILE, find_outcomes, numbers_table, to_html, to_markdown
+from .app import err, show
+from .points import run_points
 
-__all__ = ["list_command", "reproduce_command"]
+__all__ = ["list_command", "reproduce_command", "summary_command"]
+
+_INK = {"holds": "green", "does not hold": "red", "not decided here": "yellow"}
 
 
 def list_command(paper: str | None, as_json: bool) -> None:
-    """All figures, of one paper or of all."""
+    """All figures and tables, of one paper or of all."""
     chosen = RECIPES if paper is None else {paper: _paper(paper)}
     entries: list[dict[str, Any]] = [
-        {"paper": name, "figure": figure, "title": recipe.title, "points": len(recipe.points), "claim": recipe.claim}
-        | {"note": recipe.note}
+        {
+            "paper": name,
+            "figure": figure,
+            "also": [alias for alias, target in ALIASES.get(name, {}).items() if target == figure],
+            "title": recipe.title,
+            "points": list(recipe.points),
+            "claims": [check.claim for check in recipe.checks],
+            "forms": [form for form in ("fit", "compat") if getattr(recipe, form) is not None],
+            "note": recipe.note,
+            "chosen": recipe.chosen,
+        }
         for name, figures in chosen.items()
         for figure, recipe in figures.items()
     ]
-    table = Table("paper", "figure", "what it shows", "points")
+    table = Table("paper", "figure", "what it shows", "points", "claims", "also runs with")
     for entry in entries:
-        table.add_row(entry["paper"], entry["figure"], entry["title"], str(entry["points"]))
+        forms = ", ".join(f"--{form}" for form in entry["forms"])
+        names = " ".join([entry["figure"], *(f"({alias})" for alias in entry["also"])])
+        table.add_row(entry["paper"], names, entry["title"], str(len(entry["points"])), str(len(entry["claims"])), forms)
     show(entries, table, as_json)
 
 
-def reproduce_command(
-    paper: str, figure: str, tiny: bool, seeds: int | None, settings: list[str], out_dir: Path | None, as_json: bool
-) -> None:
-    """Run every point of a figure, then say whether its claim is seen."""
-    figures = _paper(paper)
-    if figure not in figures:
-        raise ConfigError(f"There is no figure '{figure}' of {paper}. {nearest(figure, figures)}")
-    recipe = figures[figure]
-    out = out_dir or Path("runs") / f"{paper}-{figure}{'-tiny' if tiny else ''}"
-    runs: dict[str, list[Run]] = {}
-    failures: list[PeerloomError] = []
-    for name, table in recipe.tables(seeds, tiny, settings).items():
-        place = out / (f"{recipe.varied}-{name}" if recipe.varied else "curves")
-        _same_or_new(place, table)
-        comparison = comparison_from(table)
-        folders = folders_of(comparison, place)
-        failures += carry_out(comparison, folders, resume=True, again="give the same command again")
-        runs[name] = [RunFolder(folder).read() for folder in folders]
-        write_report(runs[name], place / "report.html", comparison.title)
-    found = outcome(recipe, runs, judge=not tiny)
-    document = {"paper": paper, "figure": figure, "tiny": tiny, "claim": recipe.claim, "note": recipe.note}
-    document["folder"] = str(out)
-    show(document | dataclasses.asdict(found), _rendered(recipe, found, out), as_json)
+def reproduce_command(paper: str, figure: str, form: Form, jobs: int, out_dir: Path | None, as_json: bool) -> None:
+    """Run every point of a figure, then hold its claims to what came of it."""
+    recipe, figure = _find(paper, figure)
+    kind = "".join(f"-{word}" for word in ("tiny", "fit", "compat") if getattr(form, word))
+    out = out_dir or Path("runs") / f"{paper}-{figure}{kind}"
+    tables = recipe.tables(form)
+    places = {name: out / (_safe(f"{recipe.varied}-{name}") if recipe.varied else "curves") for name in tables}
+    runs, failures = run_points(tables, places, jobs, again="give the same command again")
+    document = outcome(paper, figure, recipe, form, runs).to_dict()
+    document |= {"command": _command(paper, figure, form), "folder": str(out)}
+    (out / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    show(document, _rendered(document, out), as_json)
     if failures:
         raise failures[0]
+
+
+def summary_command(places: list[Path], output: Path | None, as_json: bool) -> None:
+    """Collect the verdicts below these folders into one page, in Markdown and in HTML."""
+    found = find_outcomes(places)
+    page = output or places[0] / "reproduction.md"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.with_suffix(".md").write_text(to_markdown(found), encoding="utf-8")
+    page.with_suffix(".html").write_text(to_html(found), encoding="utf-8")
+    verdicts = [
+        {"paper": one["paper"], "figure": one["figure"], "form": one["form"]} | verdict
+        for one in found
+        for verdict in one["verdicts"]
+    ]
+    table = Table("figure", "claim", "verdict", "measured")
+    for v in verdicts:
+        table.add_row(
+            f"{v['paper']} {v['figure']}", v["claim"], f"[{_INK[v['answer']]}]{v['answer']}[/]", Text(v["measured"])
+        )
+    show({"page": str(page.with_suffix(".md")), "verdicts": verdicts}, table, as_json)
+    if not as_json:
+        err.print(f"Pages: {page.with_suffix('.md')} and {page.with_suffix('.html')}", highlight=False, markup=False)
 
 
 def _paper(name: str) -> dict[str, Recipe]:
@@ -70,24 +93,34 @@ def _paper(name: str) -> dict[str, Recipe]:
     return RECIPES[name]
 
 
-def _same_or_new(place: Path, table: dict[str, Any]) -> None:
-    """A folder goes on only with the very experiment it was begun with."""
-    file = place / "experiment.toml"
-    if file.exists() and read_file(file) != table:
-        raise ConfigError(f"{place} holds runs of other settings. Give another --out, or remove it.")
-    place.mkdir(parents=True, exist_ok=True)
-    file.write_text(tomli_w.dumps(table), encoding="utf-8")
+def _find(paper: str, figure: str) -> tuple[Recipe, str]:
+    figures = _paper(paper)
+    figure = ALIASES.get(paper, {}).get(figure, figure)
+    if figure not in figures:
+        raise ConfigError(f"There is no figure '{figure}' of {paper}. {nearest(figure, figures)}")
+    return figures[figure], figure
 
 
-def _rendered(recipe: Recipe, found: Outcome, out: Path) -> Group:
-    labels = list(dict.fromkeys(label for figures in found.points.values() for label in figures))
-    table = Table(recipe.varied or "at equal delay", *labels, title=f"{recipe.title}: median {found.quality} over seeds")
-    for name, figures in found.points.items():
-        cells = []
-        for label in labels:
-            median = figures[label].median if label in figures else None
-            text = "-" if median is None else f"{100 * median:.1f} %" if found.quality == "accuracy" else number(median)
-            cells.append(f"[bold]{text}[/]" if label == found.best[name] else text)
-        table.add_row(name, *cells)
-    lines = [f"The paper: {recipe.claim}.", found.verdict, recipe.note, f"Runs and pages: {out}"]
-    return Group(table, *(line for line in lines if line))
+def _safe(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
+
+
+def _command(paper: str, figure: str, form: Form) -> str:
+    words = ["peerloom", "reproduce", paper, figure]
+    words += [f"--{word}" for word in ("tiny", "fit", "compat") if getattr(form, word)]
+    words += ["--seeds", str(form.seeds)] if form.seeds is not None else []
+    words += [word for point in form.points or () for word in ("--point", point)]
+    words += [word for setting in form.settings for word in ("--set", setting)]
+    return shlex.join(words)
+
+
+def _rendered(document: dict[str, Any], out: Path) -> Group:
+    heads, rows = numbers_table(document)
+    table = Table(*map(escape, heads), title=document["title"])
+    for row in rows:
+        table.add_row(*map(Text, row))
+    verdicts = Table("claim", "verdict", "measured", title="What the paper says, and what is seen")
+    for v in document["verdicts"]:
+        verdicts.add_row(v["claim"], f"[{_INK[v['answer']]}]{v['answer']}[/]", Text(v["measured"]))
+    lines = [*document["said"], f"Runs, pages and {FILE}: {out}"]
+    return Group(*([table] if rows else []), verdicts, *map(Text, lines))

@@ -23,7 +23,7 @@ from ..runs import RunFolder, comparison_at, find_runs, folder_name, simulate
 from .app import err, show
 from .files import load
 
-__all__ = ["carry_out", "folders_of", "prepare", "report_command", "run_command", "tell"]
+__all__ = ["Stop", "carry_out", "folders_of", "prepare", "report_command", "run_command", "status_of", "tell"]
 
 SHARED_FROM = 250_000  # numbers in all models together, from which a second thread pays (measured with softmax)
 
@@ -72,10 +72,13 @@ def carry_out(
     """
     torch.set_num_threads(threads or (_threads_of(folders) if resume else None) or _threads(comparison))
     failures: list[PeerloomError] = []
-    with _Stop() as stop, _progress(comparison) as advance:
+    with Stop() as stop, _progress(comparison) as advance:
         for exp, folder in zip(comparison.experiments, folders, strict=True):
-            if resume and _status(folder) == "done":
+            if resume and (status := status_of(folder)) in ("done", "diverged"):  # it would only diverge again
                 advance(exp.name, exp.seed, exp.rounds)
+                if status == "diverged":
+                    info = RunFolder(folder).info()
+                    failures.append(DivergedError(str(info["message"]), round=int(info["round"]), row=int(info["row"])))
                 continue
             try:
                 on_round = partial(advance, exp.name, exp.seed)
@@ -128,7 +131,8 @@ def folders_of(comparison: Comparison, out: Path) -> list[Path]:
     return [out / folder_name(exp) for exp in comparison.experiments]
 
 
-def _status(folder: Path) -> str:
+def status_of(folder: Path) -> str:
+    """How a run stands; missing, where nothing was begun."""
     return str(RunFolder(folder).info().get("status", "unknown")) if (folder / "run.json").exists() else "missing"
 
 
@@ -167,14 +171,14 @@ def _progress(comparison: Comparison) -> Iterator[Any]:
         yield advance
 
 
-class _Stop:
+class Stop:
     """Ctrl-C and a polite kill ask for a stop after the round; a second one does not wait."""
 
     def __init__(self) -> None:
         self.asked = False
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> _Stop:
+    def __enter__(self) -> Stop:
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._ask)
         return self
@@ -184,6 +188,7 @@ class _Stop:
             signal.signal(number, handler)
 
     def __call__(self) -> bool:
+        """Whether a stop was asked for."""
         return self.asked
 
     def _ask(self, number: int, frame: FrameType | None) -> None:

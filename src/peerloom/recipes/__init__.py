@@ -8,6 +8,7 @@ from .dspodfl_tables import DSPODFL_TABLES
 from .mll_sgd import MLL_ALIASES, MLL_SGD
 from .outcome import Outcome, outcome
 from .pame import PAME, PAME_ALIASES
+from .pame_compared import PAME_COMPARED
 from .readings import Found, Reading
 from .recipe import Changed, Form, Recipe
 from .spod_gt import SPOD_GT
@@ -33,7 +34,7 @@ RECIPES: dict[str, dict[str, Recipe]] = {
     "spod-gt": SPOD_GT,
     "mll-sgd": MLL_SGD,
     "depositum": DEPOSITUM | {"table3": TABLE3},
-    "pame": PAME,
+    "pame": PAME | PAME_COMPARED,
 }
 # Figures that show the same runs as another one.
 ALIASES: dict[str, dict[str, str]] = {"mll-sgd": MLL_ALIASES, "pame": PAME_ALIASES}

@@ -28,7 +28,7 @@ def ahead(
     by: float = 0.0,
     only: Sequence[str] | None = None,
 ) -> Check:
-    """Ours (the best of several) is better than all others, or those `over`, by more than `by`, at all points or `only` some."""
+    """Ours (the best of them) beats all others, or those `over`, by more than `by`, at all points or `only` some."""
     mine = [ours] if isinstance(ours, str) else list(ours)
 
     def parts(found: Found) -> list[Part]:

@@ -52,8 +52,8 @@ def _rule(label: str, alpha: float = 0.05, beta: float = 0.5, gamma: float = 0.5
 
 
 def _recipe(title: str, checks: Sequence[Check], table: Table, **more: Any) -> Recipe:
-    shows = more.pop("shows", (_LOSS, _ACCURACY))
-    return Recipe(title, tuple(checks), table, shows, **({"chosen": _CHOSEN, "tiny": _TINY, "fit": FIT} | more))
+    usual: dict[str, Any] = {"shows": (_LOSS, _ACCURACY), "chosen": _CHOSEN, "tiny": _TINY, "fit": FIT}
+    return Recipe(title, tuple(checks), table, **(usual | more))
 
 
 def _dealt(run: Run) -> np.ndarray[Any, np.dtype[np.float64]]:

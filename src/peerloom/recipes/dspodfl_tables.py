@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .claims import ahead, order, printed
@@ -62,7 +63,7 @@ def _points(iid: list[str], apart: list[str], labels: int) -> dict[str, list[str
     return {"IID": [f"{deal}=10", *iid], "non-IID": [f"{deal}={labels}", *apart]}
 
 
-def _at_rounds(numbers: dict[str, tuple[float, ...]], rounds: tuple[int, ...]) -> Numbers:
+def _at_rounds(numbers: Mapping[str, tuple[float, ...]], rounds: tuple[int, ...]) -> Numbers:
     return {
         ("IID" if k < 3 else "non-IID", _NAMES[name], Reading("mean_accuracy", float(rounds[k]))): value
         for name, values in numbers.items()
@@ -70,7 +71,7 @@ def _at_rounds(numbers: dict[str, tuple[float, ...]], rounds: tuple[int, ...]) -
     }
 
 
-def _to_targets(numbers: dict[str, tuple[float, ...]], targets: tuple[float, float]) -> Numbers:
+def _to_targets(numbers: Mapping[str, tuple[float, ...]], targets: tuple[float, float]) -> Numbers:
     return {
         (
             "IID" if k < 3 else "non-IID",

@@ -131,7 +131,7 @@ def _column(run: Run, name: str) -> NDArray[np.float64]:
         return column(run, name)
     fraction = float(run.config.get("schedule", {}).get("fraction", 1.0))
     heard = np.bincount(run.network["layers"]["peers"]["target"])
-    return column(run, "messages") / sum(max(1, math.ceil(fraction * degree - 1e-9)) for degree in heard)
+    return np.asarray(column(run, "messages") / sum(max(1, math.ceil(fraction * degree - 1e-9)) for degree in heard))
 
 
 def _whole(run: Run) -> bool:

@@ -133,7 +133,8 @@ class Coins:
     def _toss(self, t: int) -> Bools:
         if self._lanes == 1:
             return self._draws(self._stream, t, self._ids)[:, 0] < self.chance(t)
-        return (self._draws(self._stream, t, self._ids, self._lanes) < self.chance(t)[:, None]).any(axis=1)
+        either = self._draws(self._stream, t, self._ids, self._lanes) < self.chance(t)[:, None]
+        return np.asarray(either.any(axis=1))
 
     def _latched(self, t: int) -> Bools:
         """Whatever fell so far; told again from the start when asked for an earlier round."""
