@@ -215,3 +215,26 @@ def test_unequal_probabilities_of_one_coin_are_refused_by_link():
     with pytest.raises(ConfigError, match=r"links\[2, 1\] is 0.5, but \[1, 2\] is 0.6"):
         bound(Bernoulli(links=b))
     bound(Bernoulli(links=b), ARROWS)
+
+
+def test_compat_or_tosses_at_both_ends():
+    """DSpodFL's published code: a link fires with probability 1 - (1 - b)^2, in both directions at once."""
+    _, links = falls(bound(Bernoulli(links=0.3, compat=("or",))))
+    check_coins(links, np.full(len(RING.peers), 1 - 0.7**2))
+    pairs = by_link(RING, links)
+    assert all((pairs[i, j] == pairs[j, i]).all() for i, j in pairs)
+    _, once = falls(bound(Bernoulli(links=0.3)))
+    assert (links | ~once).all()  # whatever fires by one coin fires by either
+
+
+def test_compat_latch_leaves_a_link_on_once_it_has_fired():
+    activity = bound(Bernoulli(links=0.3, compat=("latch",)))
+    _, tossed = falls(bound(Bernoulli(links=0.3)), 30)
+    for t in (1, 30, 7, 29):  # asked in any order, as after an interruption
+        assert (activity.links(t, "peers") == tossed[:t].any(axis=0)).all()
+    nodes, _ = falls(activity, 30)
+    assert nodes.all()
+    assert (bound(Bernoulli(nodes=0.3, compat=("latch", "or"))).nodes(5) == bound(Bernoulli(nodes=0.3)).nodes(5)).all()
+    assert (activity.link_probability(9, "peers") == 0.3).all()
+    with pytest.raises(ConfigError, match="'or' and 'latch', found 'and'"):
+        Bernoulli(compat=("and",))

@@ -269,3 +269,23 @@ def test_a_graph_made_of_a_graph_in_a_file():
     assert again.graph.directed
     assert again.algorithm.lr == (0.1, 0.1, 0.1, 0.2)
     assert torch.equal(pl.simulate(exp).x, pl.simulate(again).x)
+
+
+def test_an_algorithm_may_have_a_graph_of_its_own_and_inner_graphs_follow_the_seed():
+    table = {
+        "rounds": 2,
+        "until_settled": 0.5,
+        "seeds": [1, 2],
+        "graph": {"name": "two_way", "graph": {"name": "geometric", "clients": 6, "radius": 0.5}},
+        "problem": {"name": "Classification", "model": "softmax"},
+        "algorithms": [
+            {"name": "SpodGT", "lr": 0.1},
+            {"name": "SpodGT", "lr": 0.1, "label": "ring", "graph": {"name": "directed_ring", "clients": 6}},
+        ],
+    }
+    first, own, second, _ = comparison_from(table).experiments
+    assert (first.graph.name, own.graph.name) == ("two_way", "directed_ring")
+    assert not np.array_equal(first.graph.positions, second.graph.positions)
+    (again,) = comparison_from(tomllib.loads(experiment_to_toml(second))).experiments
+    assert np.array_equal(again.graph.positions, second.graph.positions)
+    assert again.until_settled == 0.5

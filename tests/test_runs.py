@@ -251,3 +251,35 @@ def test_whole_numbers_of_numpy_are_whole_numbers(tmp_path):
     assert torch.equal(pl.simulate(exp, out=tmp_path).x, pl.simulate(experiment(rounds=3)).x)
     with pytest.raises(ConfigError, match=r"rounds must be a whole number, found 2.5"):
         experiment(rounds=2.5)
+
+
+def test_a_run_ends_by_pames_rule_and_resumes_to_the_same_end(tmp_path):
+    """f at the averaged model, summed over clients, deviates less than the limit over the last three evaluations."""
+    exp = experiment(rounds=400, evaluate=pl.Evaluate(every=2), until_settled=0.02, schedule=pl.schedules.Always())
+    whole = pl.simulate(exp, out=tmp_path / "whole")
+    f = 6 * whole.metrics["average_loss"].to_numpy()
+    spreads = np.array([f[k - 2 : k + 1].std() for k in range(2, len(f))])
+    assert 6 < whole.rounds < 400
+    assert (spreads[:-1] >= 0.02).all()
+    assert spreads[-1] < 0.02
+    assert RunFolder(tmp_path / "whole").info()["status"] == "done"
+    rounds = []
+    pl.simulate(exp, out=tmp_path / "parts", on_round=rounds.append, stop=lambda: len(rounds) >= whole.rounds - 1)
+    again = pl.simulate(exp, out=tmp_path / "parts", resume=True)
+    assert same_but_for_time(again.metrics, whole.metrics)
+    with pytest.raises(ConfigError, match="until_settled must be above 0"):
+        experiment(until_settled=0.0)
+
+
+def test_equal_models_are_judged_once_and_as_any_other(monkeypatch):
+    exp = experiment(rounds=0)
+    asked = []
+    local = type(exp.problem.bind(pl.core.Placement(np.arange(6), 6, torch.device("cpu"), torch.float32), pl.core.Draws(3)))
+    evaluate = local.evaluate
+    monkeypatch.setattr(local, "evaluate", lambda self, x: asked.append(len(x)) or evaluate(self, x))
+    row = pl.simulate(exp).metrics.row(0, named=True)
+    assert asked == [1, 1]  # one start for all, and the averaged model
+    assert row["client_loss"] == [row["client_loss"][0]] * 6
+    different = pl.simulate(replace(exp, rounds=3)).metrics.row(-1, named=True)
+    assert len(set(different["client_loss"])) == 6
+    assert asked[-2] == 6

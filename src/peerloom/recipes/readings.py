@@ -80,11 +80,11 @@ class Reading:
             seen = _column(run, name)
             met = np.flatnonzero(seen >= value if "accuracy" in name else seen <= value)
             return float(y[met[0]]) if len(met) else math.inf
+        if self.at == "end":
+            return float(y[-1]) if len(y) else math.nan
         known = np.isfinite(y)
         if not known.any():
             return math.nan
-        if self.at == "end":
-            return float(y[known][-1])
         x, place = _column(run, self.axis)[known], common if self.at == "common" else float(self.at)
         return float(np.interp(place, x, y[known])) if x[0] <= place <= x[-1] else math.nan
 

@@ -63,7 +63,8 @@ def simulate(
     if record and out is None:
         raise ConfigError("A record needs a folder to lie in: give `out`.")
     folder = _folder(exp, out, resume)
-    start = folder.checkpoint(exp, _state_type(exp, device), device) if folder and resume else None
+    begun = folder is not None and resume and (folder.path / "state.npz").exists()
+    start = folder.checkpoint(exp, _state_type(exp, device), device) if folder and begun else None
     rows = [row for row in folder.rows() if row["round"] <= start.t] if folder and start else []
     clock = _Clock(rows[-1]["seconds"] if rows else 0.0)
     saved = time.monotonic()

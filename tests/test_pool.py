@@ -1,0 +1,129 @@
+"""Many runs at once: the same bits as one after another, a killed process goes on, a stop loses nothing."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from peerloom.cli.sweep import grid_points, sweep_command
+from peerloom.config import comparison_from
+from peerloom.core import ConfigError
+from peerloom.runs import RunFolder, folder_name, simulate
+from peerloom.runs.pool import Job, run_jobs
+
+
+def table(rounds, seeds=(1, 2)):
+    return {
+        "rounds": rounds,
+        "seeds": list(seeds),
+        "graph": {"name": "ring", "clients": 5},
+        "problem": {"name": "Classification", "model": "softmax", "data": "digits", "batch": 8},
+        "evaluate": {"every": max(1, rounds // 4)},
+        "algorithms": [{"name": "DSpodFL", "lr": 0.05}, {"name": "DSGT", "lr": 0.05}],
+    }
+
+
+def jobs_of(given, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "experiment.toml").write_text(tomli_w.dumps(given))
+    experiments = comparison_from(given).experiments
+    return [Job(folder / "experiment.toml", k, folder / folder_name(exp)) for k, exp in enumerate(experiments)]
+
+
+def without_time(folder):
+    return RunFolder(folder).read().metrics.drop("seconds")
+
+
+def test_runs_at_once_are_those_one_after_another(tmp_path):
+    given = table(40)
+    events = []
+    jobs = jobs_of(given, tmp_path / "pool")
+    run_jobs(jobs, 2, tell=lambda k, event: events.append((k, event)), stop=lambda: False)
+    assert sorted(k for k, event in events if event.get("status") == "done") == [0, 1, 2, 3]
+    for exp, job in zip(comparison_from(given).experiments, jobs, strict=True):
+        simulate(exp, out=tmp_path / "alone")
+        assert without_time(job.folder).equals(without_time(tmp_path / "alone"))
+        assert RunFolder(job.folder).info()["status"] == "done"
+
+
+def _child_of(pid):
+    """The process ids of a process's children, as Linux lists them."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found through /proc")
+def test_a_killed_process_is_started_again_and_goes_on(tmp_path):
+    given = table(1500, seeds=[1]) | {"algorithms": [{"name": "DSpodFL", "lr": 0.05}]}
+    killed, events = [], []
+
+    def tell(k, event):
+        events.append(event)
+        if event.get("round", 0) > 100 and not killed:
+            (nursery,) = [pid for pid in _child_of(os.getpid()) if b"nursery" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+            (child,) = _child_of(nursery)
+            killed.append(child)
+            os.kill(child, signal.SIGKILL)
+
+    (job,) = jobs_of(given, tmp_path)
+    run_jobs([job], 1, tell=tell, stop=lambda: False)
+    assert killed
+    assert [event["status"] for event in events if "status" in event] == ["again", "done"]
+    simulate(comparison_from(given).experiments[0], out=tmp_path / "alone")
+    assert without_time(job.folder).equals(without_time(tmp_path / "alone"))
+
+
+def test_a_stop_saves_what_is_on_its_way_and_the_next_call_goes_on(tmp_path):
+    given = table(3000, seeds=[1]) | {"algorithms": [{"name": "DSpodFL", "lr": 0.05}]}
+    (job,) = jobs_of(given, tmp_path)
+    rounds = []
+    run_jobs([job], 2, tell=lambda k, event: rounds.append(event.get("round", 0)), stop=lambda: max(rounds, default=0) > 50)
+    info = RunFolder(job.folder).info()
+    assert (info["status"], 50 < info["rounds"] < 3000) == ("interrupted", True)
+    run_jobs([job], 2, tell=lambda k, event: None, stop=lambda: False)
+    assert RunFolder(job.folder).info()["status"] == "done"
+    simulate(comparison_from(given).experiments[0], out=tmp_path / "alone")
+    assert without_time(job.folder).equals(without_time(tmp_path / "alone"))
+
+
+def test_what_fails_is_told_and_the_others_go_on(tmp_path):
+    given = table(20, seeds=[1])
+    jobs = jobs_of(given, tmp_path)
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(tomli_w.dumps(given | {"rounds": "many"}))
+    events = []
+    run_jobs([Job(wrong, 0, tmp_path / "x"), *jobs], 1, tell=lambda k, event: events.append((k, event)), stop=lambda: False)
+    told = {k: event for k, event in events if "status" in event}
+    assert told[0]["status"] == "failed"
+    assert "rounds: 'many' is not allowed" in told[0]["message"]
+    assert [told[k]["status"] for k in (1, 2)] == ["done", "done"]
+
+
+def test_a_grid_is_every_combination():
+    assert list(grid_points(["a.lr=1,2", "b.lr=[1, 2],3"])) == [
+        "a.lr=1 b.lr=[1, 2]",
+        "a.lr=1 b.lr=3",
+        "a.lr=2 b.lr=[1, 2]",
+        "a.lr=2 b.lr=3",
+    ]
+    for wrong in ([], ["a"], ["a=1,1"], ["a=1,,2"], ["a=1", "a=2"]):
+        with pytest.raises(ConfigError, match="--grid"):
+            grid_points(wrong)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_sweep_runs_every_point_and_goes_on(jobs, tmp_path, capsys):
+    file, out = tmp_path / "mine.toml", tmp_path / "out"
+    file.write_text(tomli_w.dumps(table(10, seeds=[1])))
+    for _ in range(2):
+        sweep_command(file, ["problem.batch=4,8"], ["rounds=12"], jobs, out, as_json=False)
+    shown = capsys.readouterr().out
+    assert "batch=4" in shown
+    assert "batch=8" in shown
+    assert RunFolder(out / "batch=8" / "DSGT-seed1").read().config["problem"]["batch"] == 8
+    assert RunFolder(out / "batch=4" / "DSGT-seed1").info()["rounds"] == 12
+    assert (out / "batch=4" / "report.html").exists()
+    before = time.time()
+    assert before > (out / "batch=4" / "DSGT-seed1" / "run.json").stat().st_mtime
