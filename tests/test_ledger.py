@@ -7,7 +7,7 @@ from builders import experiment, final, quadratic
 from oracles import delays, fired_matrix, neighbours
 
 from peerloom import graphs
-from peerloom.algorithms import DGD, DFedAvg, DSpodFL, RandomizedGossip, SporadicSGD
+from peerloom.algorithms import DGD, DFedAvg, DSpodFL, RandomizedGossip, SpodGT, SporadicSGD
 from peerloom.core import Draws, Ledger, MemoryWire, pull, push
 from peerloom.engines import build_net
 from peerloom.schedules import Always, Bernoulli, Explicit, laws
@@ -145,3 +145,20 @@ def test_arrays_hold_the_whole_account():
         assert getattr(again, figure) == getattr(ledger, figure) > 0
     for normalised in (False, True):
         assert again.delay(normalised=normalised) == ledger.delay(normalised=normalised) > 0
+
+
+def test_spod_gts_delay_counts_receiving_and_sending():
+    """Section 4.0: tau_proc + tau_in + tau_out, out-links with vhat_ji / p_ji, in plain loops."""
+    graph = graphs.random_digraph(5, p=0.5, seed=3)
+    exp = experiment(
+        graph, SpodGT(lr=0.01), schedule=Bernoulli(nodes=laws.Beta(0.5, 0.5), links=laws.Beta(0.5, 0.5)), rounds=8
+    )
+    last = final(exp)
+    activity, links, m = exp.schedule.bind(graph, Draws(exp.seed)), graph.peers, graph.rows
+    total = np.sum(activity.nodes(0) / activity.node_probability(0)) / m  # of `init`, which computes too
+    for t in range(1, exp.rounds + 1):
+        total += np.sum(activity.nodes(t) / activity.node_probability(t)) / m
+        cost = activity.links(t, "peers") / activity.link_probability(t, "peers")
+        for i in range(m):
+            total += np.mean(cost[links.dst == i]) / m + np.mean(cost[links.src == i]) / m
+    assert last.ledger.delay_both_ways() == pytest.approx(total, rel=1e-12)

@@ -117,6 +117,14 @@ class Ledger:
         """Processing and transmission together: the x axis of DSpodFL's figures."""
         return self.processing_delay(normalised=normalised) + self.transmission_delay(normalised=normalised)
 
+    def delay_both_ways(self) -> float:
+        """Spod-GT's delay on directed links: processing, receiving (its tau_in) and sending (tau_out), as run."""
+        sending = 0.0
+        for name, account in self.layers.items():
+            links = self.network.layers[name]
+            sending += float(account.time / links.rows @ (1 / links.out_degree[links.src]))
+        return self.delay() + sending
+
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Everything, by name: what a checkpoint stores. The arrays are those of the ledger, not copies."""
         flat: dict[str, NDArray[np.generic]] = {f"rows/{key}": value for key, value in vars(self.rows).items()}

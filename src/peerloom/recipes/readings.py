@@ -25,6 +25,7 @@ _WORDS = {
     "processing_delay": "processing delay",
     "transmission_delay": "transmission delay",
     "round": "rounds",
+    "delay_both_ways": "delay both ways",
     "communications": "communication rounds",
 }
 
@@ -68,7 +69,8 @@ class Reading:
             return f"{what} to {_WORDS.get(name, name)} {value:g}"
         if self.at == "end":
             return f"{what} at the end"
-        return f"{what} at equal {self.axis}" if self.at == "common" else f"{what} at {self.axis} {self.at:g}"
+        axis = _WORDS.get(self.axis, self.axis) if self.axis != "round" else "round"
+        return f"{what} at equal {axis}" if self.at == "common" else f"{what} at {axis} {self.at:g}"
 
     def of(self, run: Run, common: float = math.nan) -> float:
         """The number; not a number where the run does not say."""

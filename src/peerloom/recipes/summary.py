@@ -116,7 +116,7 @@ def numbers_table(one: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 def _value(value: float | None, share: bool) -> str:
     if value is None:
-        return "never"
+        return "n/a"
     return f"{100 * value:.1f} %" if share else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
