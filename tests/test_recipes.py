@@ -216,7 +216,7 @@ def test_the_command_reproduces_goes_on_and_sums_up(tmp_path, capsys):
     assert len(summed["verdicts"]) == len(DSPODFL["fig3d"].checks)
     for page in ("page.md", "page.html"):
         text = (tmp_path / page).read_text()
-        assert "2 not decided here" in text
+        assert "not decided here: 2" in text
         assert "peerloom reproduce dspodfl fig3d --tiny" in text
     with pytest.raises(DataError, match=r"no outcome\.json"):
         summary_command([tmp_path / "nowhere"], None, False)

@@ -148,8 +148,8 @@ TABLE3 = Recipe(
     ),
     tiny=("problem.data=digits", "problem.model=softmax", *_shorter(20)),
     fit=Changed(
-        "300 gradients of each client in place of 1000, one seed; --points takes some rows. Minutes for a row of the "
-        "MLP, about 10 for one of the CNN, hours for ResNet-18.",
+        "300 gradients of each client in place of 1000, one seed; --point takes some rows. Of one core, about a minute "
+        "for a row of the MLP, a quarter of an hour for one of the CNN on MNIST, much more for ResNet-18.",
         ("seeds=[1]", *_shorter(300)),
     ),
     paper=_numbers(),

@@ -50,7 +50,7 @@ _FIT_RESNET = Changed(
     ("problem.model=resnet20", "rounds=64", "problem.batch=2", "seeds=[42]", "evaluate.every=32"),
 )
 _FIT_LOGISTIC = Changed(
-    "6400 rounds in place of 32,000, batches of 30 in place of 300, one seed. A few minutes of one core.",
+    "6400 rounds in place of 32,000, batches of 30 in place of 300, one seed. About two minutes of one core.",
     ("rounds=6400", "problem.batch=30", "seeds=[42]", "evaluate.every=64"),
 )
 _TINY = ("problem.batch=4", "rounds=64", "evaluate.every=32")

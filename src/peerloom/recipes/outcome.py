@@ -40,6 +40,7 @@ class Outcome:
     title: str
     form: str
     varied: str
+    points: tuple[int, int]  # how many were run, of how many there are
     said: tuple[str, ...]
     seeds: int
     diverged: int
@@ -75,6 +76,7 @@ def outcome(paper: str, figure: str, recipe: Recipe, form: Form, runs: Mapping[s
         recipe.title,
         "tiny" if form.tiny else "fit" if form.fit else "paper",
         recipe.varied,
+        (len(found.points), len(recipe.points)),
         tuple(recipe.said(form)),
         found.seeds,
         sum(run.info.get("status") == "diverged" for run in every),

@@ -82,21 +82,28 @@ _READ = (
 def _counted(found: Iterable[dict[str, Any]]) -> str:
     every = list(found)
     counts = Counter(verdict["answer"] for one in every for verdict in one["verdicts"])
-    said = ", ".join(f"{counts[answer]} {answer}" for answer in ("holds", "does not hold", "not decided here"))
-    return f"{len(every)} figures and tables were run. Of their {sum(counts.values())} claims: {said}."
+    holds, fails, rest = (counts[answer] for answer in ("holds", "does not hold", "not decided here"))
+    every_claim = holds + fails + rest
+    said = f"Claims: {every_claim}, of which hold: {holds}, do not hold: {fails}, not decided here: {rest}."
+    return f"Figures and tables run: {len(every)}. {said}"
 
 
 def _verdict_rows(found: Iterable[dict[str, Any]]) -> list[list[str]]:
     return [
-        [one["paper"], one["figure"], v["claim"], v["answer"], v["measured"], str(v["seeds"]), _FORMS[one["form"]]]
+        [one["paper"], one["figure"], v["claim"], v["answer"], v["measured"], str(v["seeds"]), _form(one)]
         for one in found
         for v in one["verdicts"]
     ]
 
 
+def _form(one: dict[str, Any]) -> str:
+    run, there = one["points"]
+    return _FORMS[one["form"]] + (f", {run} of {there} points" if run < there else "")
+
+
 def _ran(one: dict[str, Any]) -> str:
     diverged = f"; {one['diverged']} runs diverged" if one["diverged"] else ""
-    return f"{one['seeds']} seeds, {one['seconds']:,.0f} seconds of rounds in all{diverged}."
+    return f"Seeds: {one['seeds']}. Seconds of rounds, without evaluation: {one['seconds']:,.0f}{diverged}."
 
 
 def numbers_table(one: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
