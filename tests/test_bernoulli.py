@@ -236,5 +236,9 @@ def test_compat_latch_leaves_a_link_on_once_it_has_fired():
     assert nodes.all()
     assert (bound(Bernoulli(nodes=0.3, compat=("latch", "or"))).nodes(5) == bound(Bernoulli(nodes=0.3)).nodes(5)).all()
     assert (activity.link_probability(9, "peers") == 0.3).all()
+    assert activity.link_chance(3, "peers") == pytest.approx(np.full(len(RING.peers), 1 - 0.7**3))
+    assert bound(Bernoulli(links=0.3, compat=("or",))).link_chance(3, "peers") == pytest.approx(1 - 0.7**2)
+    often = np.mean([bound(Bernoulli(links=0.3, compat=("latch",)), seed=k).links(3, "peers") for k in range(300)])
+    assert often == pytest.approx(1 - 0.7**3, abs=0.06)
     with pytest.raises(ConfigError, match="'or' and 'latch', found 'and'"):
         Bernoulli(compat=("and",))

@@ -95,6 +95,8 @@ def test_readings_interpolate_and_do_not_go_beyond():
     short = run("b", 0, mean_accuracy=[0.0, 0.3])
     at_equal = Found({"": [one, short]}).values("", "a", Reading("mean_accuracy", "common", "delay"))
     assert at_equal == {"0": pytest.approx(0.4)}
+    capped = Reading("mean_accuracy", "common", "delay", upto=5.0)
+    assert Found({"": [one, short]}).values("", "a", capped) == {"0": pytest.approx(0.2)}
     assert Reading("mean_loss").higher is False
 
 

@@ -29,8 +29,8 @@ COMPAT = Changed(
     ('schedule.compat=["or", "latch"]', "algorithms.DFedAvg.rounding=floor", "problem.partition.compat=true"),
 )
 FIT = Changed(
-    "a small CNN (268,650 parameters) in place of VGG-11, a delay of 500, two seeds. About 20 minutes of one core per "
-    "point.",
+    "a small CNN (268,650 parameters) in place of VGG-11, a delay of 500, two seeds. About half an hour of one core "
+    "for curves, five minutes for a point of a sweep.",
     ("problem.model=cnn", "until_delay=500.0", "seeds=[42, 43]"),
 )
 TINY = (*DIGITS, "until_delay=40.0", "rounds=100")

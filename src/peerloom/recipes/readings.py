@@ -37,12 +37,14 @@ class Reading:
     metric  a column of the run's table
     at      where: "end", "common" (as far along `axis` as all runs of the point came), or a place on `axis`
     axis    a column that grows
+    upto    with "common": no further than this place
     level   in place of `at`: where this other column first met this value
     """
 
     metric: str
     at: float | Literal["end", "common"] = "end"
     axis: str = "round"
+    upto: float = math.inf
     level: tuple[str, float] | None = None
 
     @property
@@ -70,7 +72,9 @@ class Reading:
         if self.at == "end":
             return f"{what} at the end"
         axis = _WORDS.get(self.axis, self.axis) if self.axis != "round" else "round"
-        return f"{what} at equal {axis}" if self.at == "common" else f"{what} at {axis} {self.at:g}"
+        if self.at != "common":
+            return f"{what} at {axis} {self.at:g}"
+        return f"{what} at equal {axis}" + (f", {self.upto:g} at the most" if self.upto < math.inf else "")
 
     def of(self, run: Run, common: float = math.nan) -> float:
         """The number; not a number where the run does not say."""
@@ -87,7 +91,7 @@ class Reading:
         known = np.isfinite(y)
         if not known.any():
             return math.nan
-        x, place = _column(run, self.axis)[known], common if self.at == "common" else float(self.at)
+        x, place = _column(run, self.axis)[known], min(common, self.upto) if self.at == "common" else float(self.at)
         return float(np.interp(place, x, y[known])) if x[0] <= place <= x[-1] else math.nan
 
 

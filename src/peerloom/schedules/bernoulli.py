@@ -115,7 +115,7 @@ class Coins:
     def __init__(
         self, stream: str, given: Any, ids: Ids, schedule: Bernoulli, draws: Draws, compat: tuple[str, ...] = ()
     ) -> None:
-        self._lanes, self._latch = (2 if "or" in compat else 1), "latch" in compat
+        self._either, self._latch = "or" in compat, "latch" in compat
         self._seen, self._on = 0, np.zeros(len(ids), bool)  # of a latch: the last round it was told of, and what it holds
         self._stream, self._given, self._ids, self._schedule, self._draws = stream, given, ids, schedule, draws
         self._epoch, self._raw, self._used = -1, np.empty(0), np.empty(0)
@@ -131,10 +131,7 @@ class Coins:
         return self._latched(t) if self._latch else self._toss(t)
 
     def _toss(self, t: int) -> Bools:
-        if self._lanes == 1:
-            return self._draws(self._stream, t, self._ids)[:, 0] < self.chance(t)
-        either = self._draws(self._stream, t, self._ids, self._lanes) < self.chance(t)[:, None]
-        return np.asarray(either.any(axis=1))
+        return self._draws(self._stream, t, self._ids)[:, 0] < self._tossed(t)
 
     def _latched(self, t: int) -> Bools:
         """Whatever fell so far; told again from the start when asked for an earlier round."""
@@ -145,16 +142,26 @@ class Coins:
         self._seen = max(t, self._seen)
         return self._on
 
+    def chance(self, t: int) -> Floats:
+        """How likely each falls so that something happens in round t; 0 where a 0 was given."""
+        if not self._latch:
+            return self._tossed(t)
+        return np.asarray(1 - np.prod([1 - self._tossed(earlier) for earlier in range(1, t + 1)], axis=0))
+
+    def _tossed(self, t: int) -> Floats:
+        """The same of one toss: once, or at both ends of a link with one falling right."""
+        return 1 - (1 - self._drawn(t)) ** 2 if self._either else self._drawn(t)
+
     def able(self, t: int) -> Floats:
         """The probabilities that costs are reckoned with: never below the clip."""
-        return np.maximum(self.chance(t), self._schedule.clip)
+        return np.maximum(self._drawn(t), self._schedule.clip)
 
     def clipped(self, t: int) -> int:
         """How many probabilities were raised to the clip."""
-        return int((self.chance(t) != self._raw).sum())
+        return int((self._drawn(t) != self._raw).sum())
 
-    def chance(self, t: int) -> Floats:
-        """The probabilities that coins fall by: clipped, but 0 where a 0 was given."""
+    def _drawn(self, t: int) -> Floats:
+        """The probabilities: clipped, but 0 where a 0 was given."""
         epoch = max(t - 1, 0) // self._schedule.redraw if self._schedule.redraw else 0  # rounds count from 1
         if epoch != self._epoch:
             self._epoch, clip = epoch, self._schedule.clip
