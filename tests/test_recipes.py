@@ -206,7 +206,8 @@ def test_the_command_reproduces_goes_on_and_sums_up(tmp_path, capsys):
     out, form = tmp_path / "out", Form(tiny=True)
     first = document(reproduce_command, "dspodfl", "fig3d", form, 1, out)
     assert {number["point"] for number in first["numbers"]} == {"0.5", "0.6"}
-    assert (out / "a-0.5/report.html").exists()
+    assert "accuracy at the end" in (out / "outcome.html").read_text()
+    assert not (out / "a-0.5/report.html").exists()  # two evaluations make no curve
     before = (out / "a-0.6/DGD-seed42/run.json").stat().st_mtime_ns
     assert document(reproduce_command, "dspodfl", "fig3d", form, 2, out)["numbers"] == first["numbers"]
     assert (out / "a-0.6/DGD-seed42/run.json").stat().st_mtime_ns == before  # nothing was run twice
@@ -227,6 +228,7 @@ def test_the_command_takes_its_options(tmp_path):
     done = peerloom(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "What the paper says" in done.stdout
+    assert (tmp_path / "out/step-0.1/report.html").exists()
     assert json.loads((tmp_path / "out/outcome.json").read_text())["command"].endswith("fig3d --tiny --point 0.1")
 
 

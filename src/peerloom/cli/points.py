@@ -27,7 +27,7 @@ Done = tuple[dict[str, list[Path]], list[PeerloomError]]  # the folders of each 
 def run_points(
     tables: Mapping[str, Table], places: Mapping[str, Path], jobs: int, again: str
 ) -> tuple[dict[str, list[Run]], list[PeerloomError]]:
-    """Run every comparison into its folder, going on with what is there, and write a page for each.
+    """Run every comparison into its folder, going on with what is there, and write a page for each that has curves.
 
     Gives the runs of each, and the errors of those that diverged. `again` is what to do after an interruption.
     """
@@ -36,6 +36,8 @@ def run_points(
     folders, failures = (_at_once if jobs > 1 else _in_turn)(tables, places, jobs, again)
     runs = {name: [RunFolder(folder).read() for folder in some] for name, some in folders.items()}
     for name, some in runs.items():
+        if max(run.metrics.height for run in some) <= 2:  # judged at the start and at the end only: there are no curves
+            continue
         write_report(some, places[name] / "report.html", str(tables[name].get("title", name)))
     return runs, failures
 

@@ -60,6 +60,7 @@ def reproduce_command(paper: str, figure: str, form: Form, jobs: int, out_dir: P
     document = outcome(paper, figure, recipe, form, runs).to_dict()
     document |= {"command": _command(paper, figure, form), "folder": str(out)}
     (out / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    (out / FILE).with_suffix(".html").write_text(to_html([document]), encoding="utf-8")
     show(document, _rendered(document, out), as_json)
     if failures:
         raise failures[0]
@@ -122,5 +123,5 @@ def _rendered(document: dict[str, Any], out: Path) -> Group:
     verdicts = Table("claim", "verdict", "measured", title="What the paper says, and what is seen")
     for v in document["verdicts"]:
         verdicts.add_row(v["claim"], f"[{_INK[v['answer']]}]{v['answer']}[/]", Text(v["measured"]))
-    lines = [*document["said"], f"Runs, pages and {FILE}: {out}"]
+    lines = [*document["said"], f"Page: {(out / FILE).with_suffix('.html')}. Runs, and pages of their curves: below {out}"]
     return Group(*([table] if rows else []), verdicts, *map(Text, lines))
