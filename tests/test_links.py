@@ -122,7 +122,8 @@ def test_skips_and_lateness(pair):
     assert 0.15 < time.monotonic() - begin < 1.0
     a.send(b.me, parcel(5))
     a.settle(None, 5.0)
-    assert incoming(b).frames["stale"] == 1
+    assert [late.round for late in b.late(a.me)] == [5]
+    assert b.late(a.me) == [], "each once"
     assert b.newest(a.me, 0).round == 5
 
 

@@ -132,7 +132,7 @@ def test_taking_wakes_for_a_skip_and_for_a_link_that_is_down():
         assert network.now - before == pytest.approx(5.0)
 
 
-def test_late_is_stale_and_never_taken_twice():
+def test_late_is_kept_apart_and_never_taken_twice():
     network = MemoryNetwork(PAIR, RUN, 1)
     with network.endpoint(A) as a, network.endpoint(B) as b:
         assert b.take(A, 1, 0, 0.5) is None
@@ -140,7 +140,35 @@ def test_late_is_stale_and_never_taken_twice():
         a.send(B, parcel(2))
         assert b.take_all([Wanted(A, 1, 0), Wanted(A, 2, 0)], 5.0)[Wanted(A, 1, 0)] is None
         assert b.take(A, 2, 0, 0.1) is None, "taken a moment ago"
-        assert next(link for link in b.links() if link.direction == "in").frames["stale"] == 1
+        assert [late.round for late in b.late(A)] == [1]
+        assert b.late(A) == []
+
+
+def test_what_a_later_parcel_proves_lost_is_not_waited_for():
+    network = MemoryNetwork(PAIR, RUN, 1)
+    with network.endpoint(A) as a, network.endpoint(B) as b:
+        assert b.take(A, 1, 0, 0.5) is None
+        a.send(B, parcel(2))
+        assert b.take(A, 2, 0, 5.0).round == 2
+        a.send(B, parcel(1))
+        a.settle(None, 5.0)
+        assert b.late(A) == []
+
+
+def test_a_restarted_peer_still_gets_what_it_had_given_up():
+    network = MemoryNetwork(PAIR, RUN, 1, settings=Settings(retain=10))
+    a, b = network.endpoint(A), network.endpoint(B)
+    a.start()
+    b.start()
+    assert b.take(A, 1, 0, 0.5) is None
+    a.send(B, parcel(1))
+    a.settle(None, 5.0)
+    network.crash(B)
+    b = network.endpoint(B)
+    b.expect(5, {A: [(1, 0)]})
+    b.start()
+    network.pass_time(5.0)
+    assert [late.round for late in b.late(A)] == [1]
 
 
 def test_a_peer_that_runs_ahead_waits():

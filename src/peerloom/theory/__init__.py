@@ -4,6 +4,7 @@ from . import (
     depositum,
     dspodfl,
     dspodfl_nonconvex,
+    dspodfl_pl,
     exact,
     improve,
     matrices,
