@@ -13,7 +13,7 @@ test: .venv/.installed-for-tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadfile
 
 format: .venv/.installed-for-tests
 	$(BIN)/ruff check --fix

@@ -26,6 +26,7 @@ __all__ = ["AskedToStop", "RowResult", "RowRun", "spec_hash"]
 
 _GOODBYE = 30.0  # seconds in which neighbours may fetch the last parcels
 _GATHER = 10.0  # seconds in which neighbours may come, where nobody waits for them later
+_LOOK = 0.05
 _NO_NEWS = 2**62  # more than ever arrive: to let a little time pass
 
 
@@ -131,9 +132,10 @@ class RowRun:
 
     def _gather(self) -> None:
         """Give neighbours a moment to come: who waits for nobody would otherwise be done before they are there."""
-        end = time.monotonic() + _GATHER
-        while time.monotonic() < end and not all(link.up for link in self._post.links()):
-            self._post.wait_news(_NO_NEWS, 0.05)
+        for _ in range(round(_GATHER / _LOOK)):
+            if all(link.up for link in self._post.links()):
+                break
+            self._post.wait_news(_NO_NEWS, _LOOK)
 
     def _part(self) -> None:
         """Stay until neighbours have all they need: one that is killed now, and started again, asks for the last rounds."""
