@@ -90,7 +90,7 @@ def test_every_algorithm_gets_advice(name):
     assert "theory gave up" not in " ".join(predict(exp)["skipped"])
 
 
-@pytest.mark.parametrize("name", ["DSpodFL", "ProxGT", "EpidemicLearning", "LocalSGD", "PaME", "PeriodicGT"])
+@pytest.mark.parametrize("name", ["DSpodFL", "RandomizedGossip", "EpidemicLearning", "LocalSGD", "PaME", "PeriodicGT"])
 def test_every_message_gets_advice(name):
     exp = replace(fitting(name), message=Coordinates(0.4))
     found = advise(exp)
