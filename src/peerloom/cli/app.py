@@ -33,6 +33,14 @@ err = Console(stderr=True)
 
 Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time, each in a process with one thread; they share their data.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+File = Annotated[Path | None, typer.Argument(help="An experiment file (TOML). Without one, the built-in example.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="A.B=VALUE", help="Change a value of the file; may be repeated.")
+]
+Seed = Annotated[int | None, typer.Option(help="With this seed only, in place of the file's.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Where to keep the runs. By default a new folder below runs/.")
+]
 
 
 class Kind(StrEnum):
@@ -66,18 +74,10 @@ def _root(
 
 @app.command()
 def run(
-    file: Annotated[
-        Path | None, typer.Argument(help="An experiment file (TOML). Without one, the built-in example.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="Change a value of the file; may be repeated."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Run with this seed only, in place of the file's.")] = None,
-    out_dir: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Where to keep the runs. By default a new folder below runs/."),
-    ] = None,
+    file: File = None,
+    set_: Set = None,
+    seed: Seed = None,
+    out_dir: Out = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Go on with the interrupted runs of this folder.")
     ] = None,
@@ -98,18 +98,10 @@ def run(
 
 @app.command()
 def up(
-    file: Annotated[
-        Path | None, typer.Argument(help="An experiment file (TOML). Without one, the built-in example.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="Change a value of the file; may be repeated."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Run with this seed only, in place of the file's.")] = None,
-    out_dir: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Where to keep the runs. By default a new folder below runs/."),
-    ] = None,
+    file: File = None,
+    set_: Set = None,
+    seed: Seed = None,
+    out_dir: Out = None,
     deadline: Annotated[
         float | None,
         typer.Option(min=0.01, help="Seconds to wait for a neighbour in a round; then the round goes on without it."),
@@ -125,14 +117,9 @@ def up(
 
 @app.command()
 def advise(
-    file: Annotated[
-        Path | None, typer.Argument(help="An experiment file (TOML). Without one, the built-in example.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="Change a value of the file; may be repeated."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="With this seed only, in place of the file's.")] = None,
+    file: File = None,
+    set_: Set = None,
+    seed: Seed = None,
     constant: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A constant known by hand, such as smoothness=2; may be repeated."),
@@ -204,9 +191,7 @@ def sweep(
     grid: Annotated[
         list[str], typer.Option("--grid", metavar="A.B=1,2,3", help="Values to take in turn; several grids are combined.")
     ],
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="A.B=VALUE", help="Change a value of the file; may be repeated.")
-    ] = None,
+    set_: Set = None,
     jobs: Jobs = 1,
     out_dir: Annotated[
         Path | None,

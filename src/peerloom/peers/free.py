@@ -8,12 +8,10 @@ Per directed link the newest parcel replaces the one before, so what matters mus
     symmetrically             link, and for every new model it hears it moves a (x_j - x_i) to itself and says so; the other
                               end moves the same the other way when it hears of it. So the mean stays, whatever is lost
 
-A peer that goes back to a checkpoint sends smaller sums, and its neighbours give back the difference (transport.sums).
+The sums are those of `transport.sums`, also for peers that go back to a checkpoint.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core import Cargo, Delivery, Links
-from ..transport import Parcel, Post
+from ..transport import Flow, Inflow, Outflow, Parcel, Post
 from .decisions import Tag
 from .wire import Memory, Shape
 
@@ -29,7 +27,7 @@ __all__ = ["FreeWire"]
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
-Key = tuple[str, int, int, int]
+Place = tuple[int, int, int]  # turn, other row, column
 _NEVER = np.zeros(3, np.int64)
 
 
@@ -39,20 +37,32 @@ class FreeWire:
     def __init__(self, post: Post, row: int, shape: Shape) -> None:
         self._post, self._row, self._flows = post, row, shape.flows
         self._peers = [member.id for member in post.roster.members]
-        # By (what, turn, other row, column): sigma and rho of what is pushed, the flow that was moved and that which is
-        # known, the order of the parcel used last. Arrays are replaced, never changed, so that a checkpoint may hold them.
-        self._sums: dict[Key, NDArray[Any]] = {}
+        self._pushed: dict[Place, Outflow] = {}
+        self._heard: dict[Place, Inflow] = {}
+        self._moved: dict[Place, Flow] = {}
 
     def resume(self, t: int, memory: Memory) -> None:
         """Go on after round t with the sums of that time."""
         for name, value in memory.items():
-            what, turn, row, column = name.split("/")
-            self._sums[what, int(turn), int(row), int(column)] = value
+            what, *numbers = name.split("/")
+            turn, row, column = map(int, numbers)
+            place, orders = (turn, row, column), memory.get(f"{what}-order/{turn}/{row}/{column}", _NEVER).tolist()
+            if what == "sigma":
+                self._pushed.setdefault(place, Outflow(len(value))).restore(value)
+            elif what == "rho":
+                self._heard.setdefault(place, Inflow(len(value))).restore(value, tuple(orders))
+            elif what == "flow":
+                self._moved.setdefault(place, Flow(len(value))).restore(value, tuple(orders))
         self._post.expect(t + 1)
 
     def memory(self, t: int) -> Memory:
-        """The sums as they are now."""
-        return {"/".join(map(str, key)): value for key, value in self._sums.items()}
+        """The sums as they are now; they are replaced, never changed, so that a checkpoint may hold them."""
+        found: Memory = {_name("sigma", place): out.sigma for place, out in self._pushed.items()}
+        for place, into in self._heard.items():
+            found |= {_name("rho", place): into.rho, _name("rho-order", place): np.array(into.order, np.int64)}
+        for place, flow in self._moved.items():
+            found |= {_name("flow", place): flow.out.sigma, _name("flow-order", place): np.array(flow.met, np.int64)}
+        return found
 
     def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
         """Take what is newest, then send what is newest."""
@@ -73,33 +83,32 @@ class FreeWire:
         self, turn: int, row: int, weight: float, mine: Floats | None, parcel: Parcel, cargo: tuple[Cargo, ...]
     ) -> Floats:
         """What a neighbour's newest parcel means to this row now."""
-        order = self._sums.get(("order", turn, row, 0), _NEVER)
-        new = parcel.order > tuple(order.tolist())
-        self._sums["order", turn, row, 0] = np.array(max(parcel.order, tuple(order.tolist())), np.int64)
         parts, rest, column = list[Floats](), np.array(parcel.body, np.float64), 0
         for part in cargo:
+            place = (turn, row, column)
             theirs, rest = rest[: part.width], rest[part.width :]
             if part.pushed:
-                parts.append(self._difference("rho", (turn, row, column), theirs))
+                parts.append(self._new(place, theirs, parcel))
             elif self._flows:
                 assert mine is not None
                 moved, rest = rest[: part.width], rest[part.width :]
-                own = mine[column : column + part.width]
-                parts.append(self._met((turn, row, column), weight, own, theirs, moved, new))
+                parts.append(self._met(place, weight, mine[column : column + part.width], theirs, moved, parcel))
             else:
                 parts.append(theirs)
             column += part.width
         return np.concatenate(parts)
 
-    def _met(
-        self, place: tuple[int, int, int], weight: float, own: Floats, theirs: Floats, moved: Floats, new: bool
-    ) -> Floats:
+    def _met(self, place: Place, weight: float, own: Floats, theirs: Floats, moved: Floats, parcel: Parcel) -> Floats:
         """The value with which pulling moves exactly what the link is to move."""
         if self._row < place[1]:  # this row owns the link: for every model it hears it moves once
-            if new:
-                self._add("flow", place, -weight * (theirs - own))
-            return theirs if new else own
-        return own + self._difference("known", place, moved) / weight
+            flow = self._moved.setdefault(place, Flow(len(own)))
+            return own if flow.meet(own, theirs, weight, parcel.order) is None else theirs
+        return own + self._new(place, moved, parcel) / weight
+
+    def _new(self, place: Place, sum: Floats, parcel: Parcel) -> Floats:
+        """What is new in a neighbour's running sum; it may be negative, when that went back to a checkpoint."""
+        found = self._heard.setdefault(place, Inflow(len(sum))).receive(sum, parcel.order)
+        return np.zeros(len(sum)) if found is None else found
 
     def _given(self, turn: int, row: int, body: Floats, cargo: tuple[Cargo, ...]) -> Floats:
         """What to send to a row: models as they are, sums as they have become."""
@@ -107,21 +116,15 @@ class FreeWire:
         for part in cargo:
             value, place = body[column : column + part.width], (turn, row, column)
             if part.pushed:
-                parts.append(self._add("sigma", place, value))
+                parts.append(self._pushed.setdefault(place, Outflow(part.width)).push(value))
+            elif self._flows:
+                moved = self._moved[place].out.sigma if place in self._moved else np.zeros(part.width)
+                parts += [value, moved]
             else:
-                parts += [value, self._sum("flow", place, part.width)] if self._flows else [value]
+                parts.append(value)
             column += part.width
         return np.concatenate(parts)
 
-    def _sum(self, what: str, place: tuple[int, int, int], width: int) -> Floats:
-        return self._sums.get((what, *place), np.zeros(width))
 
-    def _add(self, what: str, place: tuple[int, int, int], amount: Floats) -> Floats:
-        self._sums[what, *place] = self._sum(what, place, len(amount)) + amount
-        return self._sums[what, *place]
-
-    def _difference(self, what: str, place: tuple[int, int, int], now: Floats) -> Floats:
-        """What is new in a neighbour's running sum; it may be negative, when that went back to a checkpoint."""
-        found = now - self._sum(what, place, len(now))
-        self._sums[what, *place] = now
-        return found
+def _name(what: str, place: Place) -> str:
+    return "/".join(map(str, (what, *place)))
