@@ -58,11 +58,10 @@ class Squarm(NamedTuple):
 
 
 class AnqNids(NamedTuple):
-    """The models, those of the round before, the last gradients; copies of what was sent, and (W - I) of them."""
+    """The models, those of the round before after a step of their own; copies of what was sent, and (W - I) of them."""
 
     x: Tensor
-    before: Tensor
-    g: Tensor
+    p: Tensor
     copy: Tensor
     lag: Tensor
 
@@ -155,13 +154,13 @@ class BEER:
         return Beer(x, g, g, 0 * x, 0 * x, 0 * x, 0 * x)
 
     def step(self, s: Beer, net: Net) -> Beer:
-        """Step, track, send both differences."""
-        x = torch.sub(torch.add(s.x, s.lag_h, alpha=self.gamma), s.v, alpha=rate_at(self.lr, net.t))
+        """Step, track, send both differences. Sums go on in place: with seven tensors of rows, each pass counts."""
+        x = torch.add(s.x, s.lag_h, alpha=self.gamma).sub_(s.v, alpha=rate_at(self.lr, net.t))
         g = net.grad(x)
-        v = torch.add(s.v, s.lag_gh, alpha=self.gamma) + g - s.g
+        v = torch.add(s.v, s.lag_gh, alpha=self.gamma).add_(g).sub_(s.g)
         q, p = net.compress(x - s.h), net.compress(v - s.gh)
         mixed_q, mixed_p = net.mix(q, p)
-        lag_h, lag_gh = s.lag_h + mixed_q - q.value, s.lag_gh + mixed_p - p.value
+        lag_h, lag_gh = (s.lag_h + mixed_q).sub_(q.value), (s.lag_gh + mixed_p).sub_(p.value)
         return Beer(x, v, g, s.h + q.value, lag_h, s.gh + p.value, lag_gh)
 
 
@@ -217,10 +216,10 @@ class SQuARM:
 class ANQNIDS:
     """ANQ-NIDS: NIDS whose extrapolated models travel as quantised differences; few bits, and still exact.
 
-        x1 = x0 - alpha g0
-        d = 2 x[k] - x[k-1] - alpha (g[k] - g[k-1])     dhat <- dhat + Q_k(d - dhat)     x[k+1] = d - (I - W)/2 dhat
+        p[k] = x[k] - alpha g(x[k])     x1 = p0
+        d = x[k] + p[k] - p[k-1]     dhat <- dhat + Q_k(d - dhat)     x[k+1] = d - (I - W)/2 dhat
 
-    dhat starts at zero. Q_k is the experiment's message: `ANQ`, whose levels shrink with the rounds, keeps the linear rate;
+    which is d = 2 x[k] - x[k-1] - alpha (g[k] - g[k-1]). dhat starts at zero. Q_k is the experiment's message: `ANQ`, whose levels shrink with the rounds, keeps the linear rate;
     with `Dense` it is NIDS. The first step is taken in `init`, so that after round t the models are x[t+1]. Needs symmetric
     links, all of them in every round.
     Reference: Michelusi, Scutari and Lee, "Finite-Bit Quantization For Distributed Algorithms With Linear Convergence",
@@ -239,16 +238,16 @@ class ANQNIDS:
 
     def init(self, x: Tensor, net: Net) -> AnqNids:
         """The first, local step."""
-        g = net.grad(x)
-        return AnqNids(x - self.lr * g, x, g, 0 * x, 0 * x)
+        p = torch.sub(x, net.grad(x), alpha=self.lr)
+        return AnqNids(p, p, 0 * x, 0 * x)
 
     def step(self, s: AnqNids, net: Net) -> AnqNids:
         """One message: the quantised change of the extrapolated model."""
-        g = net.grad(s.x)
-        d = 2 * s.x - s.before - self.lr * (g - s.g)
+        p = torch.sub(s.x, net.grad(s.x), alpha=self.lr)
+        d = s.x + p - s.p
         q = net.compress(d - s.copy)
         lag = s.lag + net.mix(q) - q.value
-        return AnqNids(torch.add(d, lag, alpha=0.5), s.x, g, s.copy + q.value, lag)
+        return AnqNids(torch.add(d, lag, alpha=0.5), p, s.copy + q.value, lag)
 
 
 def _check(rule: HasRate, gamma: float) -> None:

@@ -63,4 +63,4 @@ class PaME:
         vbar = net.mix(average(s.x))
         m = torch.where(net.heard() > 0, net.heard(), s.m)
         sigma = self.sigma * self.growth ** (net.t - 1)
-        return State(vbar - net.grad(vbar, net.active()) / (sigma * m), m)
+        return State(torch.addcdiv(vbar, net.grad(vbar, net.active()), sigma * m, value=-1), m)

@@ -93,7 +93,7 @@ class LinkMixer:
             values, mask = self._unpack(law, theirs[part.at], n, part)
             to, w = place[self._rows(rows)], weight[part.ids]
             total.add(to, values if law.weight == "one" else w * values)
-            mass.add(to, w * mask)
+            mass.add(to, mask if law.weight == "one" else w * mask)
         for row, rows in zip(overdue, waited, strict=True):
             ids = np.array([row.link])
             values, _ = self._message.unpack(row.row[None], n, self._trip(links, ids, row.tag))

@@ -80,5 +80,5 @@ def _count_oneself(mass: Any, sent: Any) -> tuple[Any, Any]:
 
 
 def _keep_where_nothing_came(mass: Any, sent: Any) -> tuple[Any, Any]:
-    nothing = mass == 0
-    return 1 / (mass + nothing), nothing
+    # Masses are counts here. Clipped rather than compared: truth values would be converted again in every product.
+    return 1 / mass.clip(1), 1 - mass.clip(0, 1)

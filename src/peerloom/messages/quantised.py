@@ -45,11 +45,12 @@ class Sign:
 
 @dataclass(frozen=True)
 class Quantised:
-    """gsgd: sizes rounded at random to multiples of |x| / 2^(bits-1), shrunk by tau so that it contracts.
+    """gsgd: numbers rounded at random to multiples of |x| / 2^(b-1), shrunk by tau so that it contracts.
 
-        sgn(x) floor(2^(b-1) |x_i| / |x| + u) |x| / (2^(b-1) tau),   tau = 1 + min(n / 2^(2(b-1)), sqrt(n) / 2^(b-1))
+        floor(2^(b-1) x_i / |x| + u) |x| / (2^(b-1) tau),   tau = 1 + min(n / 2^(2(b-1)), sqrt(n) / 2^(b-1))
 
-    u is uniform, drawn with 16 bits: the mean of a rounding is right to 2^-17 of a level.
+    u is uniform, drawn with 16 bits: the mean of a rounding is right to 2^-17 of a level. The authors round the size of x_i
+    and put its sign back; rounding x_i itself has the same law, up or down with the same chances, in fewer passes.
     Reference: Alistarh et al., "QSGD", 2017, in the form of CHOCO's and BEER's authors.
     """
 
@@ -88,8 +89,7 @@ class Quantised:
         drawn = words(trip.draws.seed, f"quantised/{trip.turn}", trip.t, trip.sender, (n + 3) // 4)
         short = torch.from_numpy(drawn.astype("<u8", copy=False).view("<i2")[:, :n])
         u = short.to(values).add_(2**15 + 0.5).mul_(2.0**-16)
-        levels = u.addcmul_(values.abs(), 2 ** (self.word - 1) / torch.where(norm > 0, norm, 1.0)).floor_()
-        return levels.copysign_(values), norm
+        return u.addcmul_(values, 2 ** (self.word - 1) / torch.where(norm > 0, norm, 1.0)).floor_(), norm
 
     def _size(self, norm: Tensor, n: int) -> Tensor:
         half = 2 ** (self.word - 1)
@@ -121,14 +121,13 @@ class ANQ:
             raise ConfigError(f"ANQ needs 0 < omega < 1, eta > 0 and 0 < sigma <= 1; found {self}.")
 
     def pack(self, values: Tensor, trip: Trip) -> Tensor:
-        """Level numbers. Between l and l + 1 the border is where (1 - omega) (1 + omega |x| / eta) is ratio^l."""
-        size = (1 - self.omega) * (1 + self.omega * values.abs() / self._eta(trip))
-        level = torch.floor(torch.log(size) / math.log(self._ratio)) + 1
-        return level.clamp_(min=0).copysign_(values)
+        """Level numbers. Between l - 1 and l the border is where (1 + omega) (1 + omega |x| / eta) is ratio^l."""
+        size = values.abs().mul_((1 + self.omega) * self.omega / self._eta(trip)).add_(1 + self.omega)
+        return size.log_().mul_(1 / math.log(self._ratio)).floor_().copysign_(values)
 
     def unpack(self, packed: Tensor, n: int, trip: Trip) -> tuple[Tensor, Tensor]:
         """Levels as values."""
-        size = torch.expm1(packed.abs() * math.log(self._ratio)) * (self._eta(trip) / self.omega)
+        size = packed.abs().mul_(math.log(self._ratio)).expm1_().mul_(self._eta(trip) / self.omega)
         return size.copysign_(packed), torch.ones_like(packed[:, :1])
 
     def through(self, values: Tensor, trip: Trip) -> Tensor:
@@ -137,7 +136,8 @@ class ANQ:
 
     def sizes(self, packed: Tensor) -> NDArray[np.int64]:
         """An Elias code for each level."""
-        return (2 + 2 * torch.floor(torch.log2(1 + packed.abs()))).sum(dim=1).long().cpu().numpy()
+        digits: NDArray[np.int64] = packed.abs().add_(1).log2_().floor_().sum(dim=1).long().cpu().numpy()
+        return 2 * packed.shape[1] + 2 * digits
 
     def bits(self, n: int, dtype: torch.dtype) -> int:
         """The least it can be: two bits for each level 0."""

@@ -86,7 +86,8 @@ class TopK:
     def through(self, values: Tensor, trip: Trip) -> Tensor:
         """The largest ones."""
         chosen = largest(values, count(self.fraction, values.shape[1]))
-        return torch.where(torch.from_numpy(chosen).to(values.device), values, 0.0)
+        # A product, and NumPy's: choosing by `where` takes four times as long, as which way it goes cannot be foreseen.
+        return torch.from_numpy(values.cpu().numpy() * chosen).to(values.device)
 
     def bits(self, n: int, dtype: torch.dtype) -> int:
         """A word and a position for each."""
