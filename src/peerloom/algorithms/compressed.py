@@ -219,9 +219,9 @@ class ANQNIDS:
         p[k] = x[k] - alpha g(x[k])     x1 = p0
         d = x[k] + p[k] - p[k-1]     dhat <- dhat + Q_k(d - dhat)     x[k+1] = d - (I - W)/2 dhat
 
-    which is d = 2 x[k] - x[k-1] - alpha (g[k] - g[k-1]). dhat starts at zero. Q_k is the experiment's message: `ANQ`, whose levels shrink with the rounds, keeps the linear rate;
-    with `Dense` it is NIDS. The first step is taken in `init`, so that after round t the models are x[t+1]. Needs symmetric
-    links, all of them in every round.
+    which is d = 2 x[k] - x[k-1] - alpha (g[k] - g[k-1]). dhat starts at zero. Q_k is the experiment's message: `ANQ`, whose
+    levels shrink with the rounds, keeps the linear rate; with `Dense` it is NIDS. The first step is taken in `init`, so that
+    after round t the models are x[t+1]. Needs symmetric links, all of them in every round.
     Reference: Michelusi, Scutari and Lee, "Finite-Bit Quantization For Distributed Algorithms With Linear Convergence",
     2022. How d is sent was worked out from its fixed-point scheme; the paper's own pseudocode was not at hand.
     """

@@ -23,7 +23,7 @@ _PEERS, _ROUNDS, _WARM = 10, 1000, 200
 
 def between_peers() -> dict[str, float]:
     """Seconds until the first round is done everywhere, and rounds per second after that."""
-    data = blobs(samples=2000, features=784, classes=10)
+    data = blobs(samples=400, features=784, classes=10)
     exp = Experiment(
         ring(_PEERS), Classification("softmax", data, batch=BATCH), DGD(lr=LR), rounds=_ROUNDS,
         evaluate=Evaluate(every=_WARM),

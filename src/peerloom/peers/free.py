@@ -13,6 +13,8 @@ The sums are those of `transport.sums`, also for peers that go back to a checkpo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -55,14 +57,14 @@ class FreeWire:
                 self._moved.setdefault(place, Flow(len(value))).restore(value, tuple(orders))
         self._post.expect(t + 1)
 
-    def memory(self, t: int) -> Memory:
+    def memory(self, t: int) -> Callable[[], Memory]:
         """The sums as they are now; they are replaced, never changed, so that a checkpoint may hold them."""
         found: Memory = {_name("sigma", place): out.sigma for place, out in self._pushed.items()}
         for place, into in self._heard.items():
             found |= {_name("rho", place): into.rho, _name("rho-order", place): np.array(into.order, np.int64)}
         for place, flow in self._moved.items():
             found |= {_name("flow", place): flow.out.sigma, _name("flow-order", place): np.array(flow.met, np.int64)}
-        return found
+        return lambda: found
 
     def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
         """Take what is newest, then send what is newest."""

@@ -45,7 +45,7 @@ class Point(NamedTuple):
     t: int
     state: Any
     ledger: Ledger
-    memory: Memory
+    memory: Callable[[], Memory]
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class RowRun:
 
     def _save(self, done: Point) -> None:
         begin = time.monotonic()
-        self._keep.save(*done)
+        self._keep.save(done.t, done.state, done.ledger, done.memory())
         self.gauges.saved(done.t, time.monotonic() - begin)
 
     def _point(self, state: Any) -> Point:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -65,14 +66,18 @@ class PostWire:
         self._again = t + 1
         owed = {self._peers[row]: places for row, places in self._journal.outstanding(t + 1).items()}
         self._post.expect(t + 1, owed)
-        for k, (to, round, turn) in enumerate(memory["about"].tolist() if memory else ()):
-            self._send(Sent(to, round, turn, memory[f"sent/{k}"]))
+        start = 0
+        for to, round, turn, length in memory["about"].tolist() if memory else ():
+            self._send(Sent(to, round, turn, memory["bodies"][start : start + length]))
+            start += length
 
-    def memory(self, t: int) -> Memory:
-        """What a checkpoint after round t must hold of the wire."""
+    def memory(self, t: int) -> Callable[[], Memory]:
+        """What a checkpoint after round t must hold of the wire; put together only when one is written."""
         sent = [entry for entry in self.log if entry.round <= t]
-        found: Memory = {f"sent/{k}": entry.body for k, entry in enumerate(sent)}
-        return found | {"about": np.array([entry[:3] for entry in sent], np.int64).reshape(-1, 3)}
+        return lambda: {
+            "about": np.array([(*entry[:3], len(entry.body)) for entry in sent], np.int64).reshape(-1, 4),
+            "bodies": np.concatenate([entry.body for entry in sent]) if sent else np.empty(0),
+        }
 
     def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
         """One parcel to each receiver, one from each sender."""
