@@ -10,6 +10,8 @@ from peerloom import bench
 from peerloom.bench import contenders
 from peerloom.bench.agreement import check
 from peerloom.bench.cases import CASES
+from peerloom.bench.links import links
+from peerloom.bench.peers import parts_of_a_round
 from peerloom.errors import ConfigError, PeerloomError
 
 
@@ -38,3 +40,13 @@ def test_the_document_is_json_and_can_be_shown():
 def test_an_unknown_case_is_named_with_the_nearest():
     with pytest.raises(ConfigError, match="Did you mean 'softmax-10'"):
         bench.run(["softmax-1oo"])
+
+
+def test_a_link_is_measured_beside_a_bare_socket():
+    found = links({"4 KB": (1000, 5), "400 KB": (100_000, 2)})
+    assert list(found) == ["4 KB", "400 KB"]
+    assert all(link > 0 and bare > 0 for link, bare in found.values())
+
+
+def test_a_step_and_a_checkpoint_of_a_row_are_measured():
+    assert all(spent > 0 for spent in parts_of_a_round().values())

@@ -1,6 +1,6 @@
-"""How fast the simulator is, against the loops people write by hand and against what the machine can do at best."""
+"""How fast simulator and peers are, against what people write by hand and what the machine can do at best."""
 
-from .runner import run
+from .runner import BETWEEN_PROCESSES, run
 from .tables import render
 
-__all__ = ["render", "run"]
+__all__ = ["BETWEEN_PROCESSES", "render", "run"]

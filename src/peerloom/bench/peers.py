@@ -1,45 +1,113 @@
-"""What a round costs between processes: a ring of ten, softmax 784 -> 10, batches of 16, TLS on, all wait for all."""
+"""What a round costs between processes over TLS, where everyone waits for everyone; and where its time goes."""
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from ..algorithms import DGD
+from ..core import Cargo, Delivery, Ledger, Links, Network
+from ..engines import build_net
 from ..experiment import Evaluate, Experiment
-from ..graphs import ring
+from ..graphs import regular, ring
 from ..peers.federation import Federation
 from ..peers.keep import Keep
 from ..peers.row import spec_hash
 from ..peers.start import run_folder
+from ..peers.wire import Shape
 from ..problems import Classification, blobs
 from .cases import BATCH, LR
+from .processes import torch_alone
 
-__all__ = ["between_peers"]
+__all__ = ["CROWD", "RING", "between_peers", "crowd", "parts_of_a_round"]
 
-_PEERS, _ROUNDS, _WARM = 10, 1000, 200
+RING, CROWD = 10, 64
+_ROUNDS, _WARM = 1000, 200
+_CROWD_ROUNDS, _CROWD_WARM = 120, 20
 
 
 def between_peers() -> dict[str, float]:
-    """Seconds until the first round is done everywhere, and rounds per second after that."""
-    data = blobs(samples=400, features=784, classes=10)
-    exp = Experiment(
-        ring(_PEERS), Classification("softmax", data, batch=BATCH), DGD(lr=LR), rounds=_ROUNDS,
-        evaluate=Evaluate(every=_WARM),
-    )  # fmt: skip
+    """A ring of ten, softmax 784 -> 10: seconds to the first round, rounds per second, and the CPU of a row's round."""
+    return _measured(ring(RING), 784, _ROUNDS, _WARM)
+
+
+def crowd() -> dict[str, float]:
+    """64 peers with 256 links, 40 KB each; and how many MB each takes beyond an interpreter that has loaded torch."""
+    found = _measured(regular(CROWD, degree=4, seed=1), 1023, _CROWD_ROUNDS, _CROWD_WARM)
+    return found | {"torch": torch_alone(), "memory": found["memory"] - torch_alone()}
+
+
+def _measured(graph: Network, features: int, rounds: int, warm: int) -> dict[str, float]:
+    exp = _experiment(graph, features, rounds, warm)
     with tempfile.TemporaryDirectory() as place:
         federation = Federation(exp, Path(place) / "run")
-        begin = time.perf_counter()
-        first: list[float] = []
+        begin, first = time.perf_counter(), list[float]()
 
-        def look(rows: list[dict[str, object]]) -> None:
-            if not first and len(rows) == _PEERS:
+        def look(rows: list[dict[str, Any]]) -> None:
+            if not first and len(rows) == graph.rows and all(row["round"] for row in rows):
                 first.append(time.perf_counter() - begin)
 
         federation.run(look)
-        lines = [
-            Keep(run_folder(home, federation.exp), spec_hash(federation.exp)).measurements() for home in federation.homes
-        ]
-    spent = max(line[-1]["seconds"] - line[1]["seconds"] for line in lines)
-    return {"start": first[0], "rounds": (_ROUNDS - _WARM) / spent}
+        homes, last = federation.homes, federation.status()
+        lines = [Keep(run_folder(home, federation.exp), spec_hash(federation.exp)).measurements() for home in homes]
+    spent, cpu = (np.array([line[-1][what] - line[1][what] for line in lines]) for what in ("seconds", "cpu_seconds"))
+    return {
+        "start": first[0],
+        "rounds": (rounds - warm) / float(spent.max()),
+        "cpu": 1000 * float(cpu.mean()) / (rounds - warm),
+        "memory": max(row["peak_bytes"] for row in last) / 1e6,
+    }
+
+
+def _experiment(graph: Network, features: int, rounds: int, warm: int) -> Experiment:
+    problem = Classification("softmax", blobs(samples=20 * graph.rows, features=features, classes=10), batch=BATCH)
+    return Experiment(graph, problem, DGD(lr=LR), rounds=rounds, evaluate=Evaluate(every=warm))
+
+
+@torch.no_grad()
+def parts_of_a_round() -> dict[str, float]:
+    """Milliseconds of CPU that a row of the ring needs for itself in each round: the step, its share of a checkpoint."""
+    torch.set_num_threads(1)  # as in every peer
+    exp, row = _experiment(ring(RING), 784, 1, 1), 0
+    net = build_net(exp, np.array([row]), wire=_Echo())
+    state = exp.algorithm.init(exp.start([row]).to(net.place.dtype), net)
+    shape = Shape.of(exp, row)
+    kept = np.zeros(shape.remember * 2 * exp.problem.n, np.float32)  # what its two neighbours may need again
+
+    def step() -> None:
+        net.t += 1
+        exp.algorithm.step(state, net)
+
+    with tempfile.TemporaryDirectory() as place:
+        keep = Keep(Path(place), "bench")
+        return {
+            "step": _median(step, 500),
+            "checkpoint": _median(lambda: keep.save(1, state, Ledger(exp.graph), {"bodies": kept}), 10)
+            / shape.checkpoint_every,
+        }
+
+
+class _Echo:
+    """A wire whose neighbours answer at once, with what they got."""
+
+    def swap(
+        self, tag: tuple[int, int], links: Links, out: Any, payload: Tensor, into: Any, cargo: tuple[Cargo, ...]
+    ) -> Delivery:
+        return Delivery(payload.clone(), np.ones(len(into), bool), np.ones(len(out), bool))
+
+
+def _median(call: Callable[[], object], times: int) -> float:
+    spent = []
+    for _ in range(times):
+        begin = time.thread_time()
+        call()
+        spent.append(time.thread_time() - begin)
+    return 1000 * statistics.median(spent)

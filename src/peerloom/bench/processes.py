@@ -10,7 +10,7 @@ from pathlib import Path
 from ..core import PeerloomError
 from .timing import best_of
 
-__all__ = ["memory", "startup"]
+__all__ = ["memory", "startup", "torch_alone"]
 
 _ROUNDS = 20
 _PATIENCE = 300  # seconds after which a child is given up
@@ -21,6 +21,11 @@ def memory() -> dict[str, float]:
     """Peak resident memory in GB of softmax with 1000 clients: after some rounds, and after judging all models once."""
     document = json.loads(_child("-c", _PROBE))
     return {key: float(value) for key, value in document.items()}
+
+
+def torch_alone() -> float:
+    """MB of an interpreter that has loaded torch and does nothing."""
+    return 1000 * float(_child("-c", "import torch; from peerloom.bench.processes import _peak; print(_peak())"))
 
 
 def startup() -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -11,14 +12,15 @@ from ..problems import Classification
 from .agreement import check
 from .cases import CASES, Case, experiment
 from .contenders import Contender, NumpyLoop, PapersLoop, Simulator
+from .links import links
 from .machine import Machine, facts, work_of
 from .overhead import OVERHEAD_CASE, overhead
-from .peers import between_peers
+from .peers import CROWD, RING, between_peers, crowd, parts_of_a_round
 from .processes import memory, startup
 from .rules import COMPRESSED, WANTED, mixing, rule_rounds
 from .timing import interleaved
 
-__all__ = ["PARTS", "Line", "run"]
+__all__ = ["BETWEEN_PROCESSES", "PARTS", "Line", "run"]
 
 _OVERHEAD, _MEMORY, _STARTUP = 0.25, 1.5, 1.0  # wanted: a share, GB, seconds
 
@@ -155,19 +157,51 @@ def _mixing(seconds: float) -> list[Line]:
 
 
 def _peers(_: float) -> list[Line]:
-    found = between_peers()
+    """Rounds per second, and where the time goes: all rows' CPU, and what of a row's round is its own step."""
+    found, parts = between_peers(), parts_of_a_round()
+    ring = f"ring of {RING} processes over TLS, everyone waits for everyone"
+    bound = (os.cpu_count() or 1) * 1000 / (RING * found["cpu"])
     return [
-        Line("peers", "ring of 10 processes over TLS, everyone waits for everyone", found["rounds"], "rounds/s", 200.0),
-        Line("peers", "until all ten have done a first round", found["start"], "s", 10.0, "<"),
+        Line("peers", ring, found["rounds"], "rounds/s", 200.0),
+        Line("peers", "until all of them have done a first round", found["start"], "s", 10.0, "<"),
+        Line("peers", "a row's round, CPU of all its threads", found["cpu"], "ms"),
+        Line("peers", "so these processors could do", bound, "rounds/s"),
+        Line("peers", "of a row's round: gradient and mixing", parts["step"], "ms"),
+        Line("peers", "of a row's round: its share of a checkpoint", parts["checkpoint"], "ms"),
+        Line("peers", "of a row's round: links, threads, the interpreter", found["cpu"] - sum(parts.values()), "ms"),
     ]
+
+
+def _crowd(_: float) -> list[Line]:
+    found = crowd()
+    return [
+        Line("crowd", f"{CROWD} peers, 256 links, 40 KB over each in every round", found["rounds"], "rounds/s", 10.0),
+        Line("crowd", "until all of them have done a first round", found["start"], "s"),
+        Line("crowd", "memory of a peer beyond torch", found["memory"], "MB", 64.0, "<"),
+        Line("crowd", "memory of an interpreter with torch", found["torch"], "MB"),
+    ]
+
+
+def _links(_: float) -> list[Line]:
+    lines = []
+    for size, (link, bare) in links().items():
+        wanted = 70.0 if size == "50 MB" else None
+        lines += [
+            Line("links", f"{size} over a link, of a bare TLS socket's throughput", 100 * bare / link, "%", wanted),
+            Line("links", f"{size} over a link, acknowledged", link, "ms"),
+        ]
+    return lines
 
 
 _EXTRAS: dict[str, Callable[[float], list[Line]]] = {
     "algorithms": _rules,
     "mixing": _mixing,
+    "links": _links,
     "peers": _peers,
+    "crowd": _crowd,
     "overhead": _overhead,
     "memory": _memory,
     "startup": _startup,
 }
 PARTS: tuple[str, ...] = (*CASES, *_EXTRAS)
+BETWEEN_PROCESSES = ("links", "peers", "crowd")

@@ -256,13 +256,15 @@ def doctor(as_json: Json = False) -> None:
 @app.command()
 def bench(
     case: Annotated[list[str] | None, typer.Option(help="Only this case; may be repeated. By default all.")] = None,
+    peers: Annotated[bool, typer.Option("--peers", help="Only what runs between processes: links, peers, crowd.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure the simulator on this machine, as ratios to plain loops and to the machine's own bound."""
+    """Measure simulator and peers on this machine, as ratios to plain loops, bare sockets and the machine's own bound."""
     from .. import bench as benchmark
 
+    cases = [*(case or []), *(benchmark.BETWEEN_PROCESSES if peers else [])] or None
     with err.status("measuring") as status:
-        document = benchmark.run(case, progress=lambda text: status.update(text))
+        document = benchmark.run(cases, progress=lambda text: status.update(text))
     show(document, benchmark.render(document), as_json)
 
 

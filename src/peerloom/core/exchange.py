@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from .ports import Cargo, Late, Message, Placement, Trip, Wire
 __all__ = ["LinkMixer", "trip_of_rows"]
 
 Ids = NDArray[np.int64]
+_KEPT = 16  # answers: for each layer and law, both ways
 
 
 class _Part(NamedTuple):
@@ -27,13 +29,28 @@ class _Part(NamedTuple):
     trip: Trip
 
 
+class _Ends(NamedTuple):
+    """Where what links carry is added up: among the touched rows, and with which weights, part by part."""
+
+    touched: Tensor  # hosted rows that hear, or give
+    into: list[tuple[Tensor, Tensor]]
+    out: list[tuple[Tensor, Tensor]]
+    late: list[tuple[Tensor, Tensor]]
+
+
 class LinkMixer:
-    """Packs, delivers, unpacks and adds up, in link order."""
+    """Packs, delivers, unpacks and adds up, in link order.
+
+    Which rows the links join changes seldom from mixing to mixing, and working it out costs a peer, with its one row, more
+    than the sums themselves: so the last few answers are kept.
+    """
 
     NUMBERS = 1 << 18  # of one part, once unpacked
 
     def __init__(self, place: Placement, here: Ids, message: Message, draws: Draws, wire: Wire) -> None:
         self._place, self._here, self._message, self._draws, self._wire = place, here, message, draws, wire
+        self._keys = lru_cache(maxsize=_KEPT)(_keys)
+        self._ends = lru_cache(maxsize=_KEPT)(self._find_ends)
 
     def __call__(
         self, laws: list[Offer], links: Links, out: Ids, into: Ids, tag: tuple[int, int]
@@ -43,19 +60,19 @@ class LinkMixer:
         there = self._parts(links, out, tag, n)
         packed = [self._pack(law, links, out, there) for law in laws]
         cargo = tuple(Cargo(part.shape[1], law.counts_sent) for part, law in zip(packed, laws, strict=True))
-        came = self._wire.swap(tag, links, out, torch.cat(packed, dim=1), into, cargo)
+        came = self._wire.swap(tag, links, out, _joined(packed, 1), into, cargo)
         every = bool(came.arrived.all() and came.acked.all())
         payload = came.payload if every else came.payload[torch.from_numpy(np.flatnonzero(came.arrived))]
         into, acked = into[came.arrived], out[came.acked]
         gone = there if every else self._parts(links, acked, tag, n)
-        got = (
-            gone if np.array_equal(into, acked) else self._parts(links, into, tag, n)
-        )  # what was drawn need not be drawn again
+        # What was drawn need not be drawn again.
+        got = gone if np.array_equal(into, acked) else self._parts(links, into, tag, n)
         widths = [part.shape[1] for part in packed]
         theirs = torch.split(payload, widths, dim=1)
         late = [_share(came.late, widths, k) for k in range(len(laws))]
         mine = packed if every else [part[torch.from_numpy(np.flatnonzero(came.acked))] for part in packed]
-        mixed = [self._combine(*parts, links, got, gone) for parts in zip(laws, theirs, mine, late, strict=True)]
+        size = self._size(n)
+        mixed = [self._combine(*parts, links, size, got, gone) for parts in zip(laws, theirs, mine, late, strict=True)]
         return mixed, links.dst[into]
 
     def _pack(self, law: Offer, links: Links, out: Ids, parts: list[_Part]) -> Tensor:
@@ -63,7 +80,7 @@ class LinkMixer:
         if law.packed is not None:
             assert law.packed.rows is not None  # rows are packed wherever a wire may carry them
             return law.packed.rows[senders]
-        return torch.cat([self._message.pack(law.value[senders[part.at]], part.trip) for part in parts])
+        return _joined([self._message.pack(law.value[senders[part.at]], part.trip) for part in parts], 0)
 
     def _combine(
         self,
@@ -72,39 +89,57 @@ class LinkMixer:
         mine: Tensor,
         late: list[Late],
         links: Links,
+        size: int,
         got: list[_Part],
         gone: list[_Part],
     ) -> Tensor:
         """scale_i total_i + own_i x_i for the rows that heard, or that gave; the others keep what they have."""
         x, n = law.value, law.value.shape[1]
-        receivers = [links.dst[part.ids] for part in got]
-        givers = [links.src[part.ids] for part in gone] if law.counts_sent else []
-        overdue = late if law.counts_sent else []
-        waited = [links.dst[[row.link]] for row in overdue]
-        touched = np.unique(self._here[np.concatenate([*receivers, *givers, *waited])])
-        if not len(touched):
+        givers, overdue = (gone, late) if law.counts_sent else ([], [])
+        got, givers = ([part for part in parts if len(part.ids)] for parts in (got, givers))
+        ids = [b"".join(part.ids.tobytes() for part in parts) for parts in (got, givers)]
+        ends = self._ends(links, law.weight, size, *ids, np.array([row.link for row in overdue], np.int64).tobytes())
+        if not len(ends.touched):
             return x
+        total, mass, sent = (_Sum(len(ends.touched), x) for _ in range(3))
+        for part, (to, weight) in zip(got, ends.into, strict=True):
+            values, mask = self._unpack(law, theirs[part.at], n, part)
+            total.add(to, values if law.weight == "one" else weight * values)
+            mass.add(to, mask if law.weight == "one" else weight * mask)
+        for row, (to, weight) in zip(overdue, ends.late, strict=True):
+            values, _ = self._message.unpack(row.row[None], n, self._trip(links, np.array([row.link]), row.tag))
+            total.add(to, weight * values)
+        for part, (by, weight) in zip(givers, ends.out, strict=True):
+            _, given = self._unpack(law, mine[part.at], n, part)
+            sent.add(by, weight * given)
+        scale, own = law.weigh(mass.value, sent.value)
+        mixed: Tensor = scale * total.value + own * x[ends.touched]
+        return mixed if len(ends.touched) == len(x) else x.index_copy(0, ends.touched, mixed)
+
+    def _find_ends(
+        self, links: Links, kind: Literal["a", "b", "one"], size: int, got: bytes, gone: bytes, late: bytes
+    ) -> _Ends:
+        into, out, overdue = (np.frombuffer(ids, np.int64) for ids in (got, gone, late))
+        touched = np.unique(self._here[np.concatenate([links.dst[into], links.src[out], links.dst[overdue]])])
         position = np.full(len(self._place.rows), -1)
         position[touched] = np.arange(len(touched))
-        place = torch.from_numpy(position).to(x.device)
-        weight = torch.from_numpy(links.weight(law.weight)).to(x)[:, None]
-        total, mass, sent = _Sum(len(touched), x), _Sum(len(touched), x), _Sum(len(touched), x)
-        for part, rows in zip(got, receivers, strict=True):
-            values, mask = self._unpack(law, theirs[part.at], n, part)
-            to, w = place[self._rows(rows)], weight[part.ids]
-            total.add(to, values if law.weight == "one" else w * values)
-            mass.add(to, mask if law.weight == "one" else w * mask)
-        for row, rows in zip(overdue, waited, strict=True):
-            ids = np.array([row.link])
-            values, _ = self._message.unpack(row.row[None], n, self._trip(links, ids, row.tag))
-            total.add(place[self._rows(rows)], weight[ids] * values)
-        for part, rows in zip(gone, givers, strict=law.counts_sent):
-            _, given = self._unpack(law, mine[part.at], n, part)
-            sent.add(place[self._rows(rows)], weight[part.ids] * given)
-        scale, own = law.weigh(mass.value, sent.value)
-        some = torch.from_numpy(touched).to(x.device)
-        mixed: Tensor = scale * total.value + own * x[some]
-        return mixed if len(touched) == len(x) else x.index_copy(0, some, mixed)
+
+        def parts(ids: Ids, ends: Ids, size: int) -> list[tuple[Tensor, Tensor]]:
+            where, weight = position[self._here[ends]], links.weight(kind)[ids]
+            return [
+                (
+                    torch.from_numpy(where[at]).to(self._place.device),
+                    torch.from_numpy(weight[at]).to(self._place.device, self._place.dtype)[:, None],
+                )
+                for at in (_slices(len(ids), size) if len(ids) else [])
+            ]
+
+        return _Ends(
+            torch.from_numpy(touched).to(self._place.device),
+            parts(into, links.dst[into], size),
+            parts(out, links.src[out], size),
+            parts(overdue, links.dst[overdue], 1),
+        )
 
     def _unpack(self, law: Offer, packed: Tensor, n: int, part: _Part) -> tuple[Tensor, Tensor]:
         if law.packed is None:
@@ -114,16 +149,16 @@ class LinkMixer:
         values, _ = self._message.unpack(packed, n, trip)
         return values, torch.ones_like(values[:, :1])
 
+    def _size(self, n: int) -> int:
+        return max(1, self.NUMBERS // n)
+
     def _parts(self, links: Links, ids: Ids, tag: tuple[int, int], n: int) -> list[_Part]:
-        size = max(1, self.NUMBERS // n)
-        slices = [slice(first, first + size) for first in range(0, max(1, len(ids)), size)]
-        return [_Part(at, ids[at], self._trip(links, ids[at], tag)) for at in slices]
+        link, sender, pair = self._keys(links, ids.tobytes())
+        slices = _slices(len(ids), self._size(n))
+        return [_Part(at, ids[at], Trip(self._draws, *tag, link[at], sender[at], pair[at])) for at in slices]
 
     def _trip(self, links: Links, ids: Ids, tag: tuple[int, int]) -> Trip:
-        """A message's draws are keyed by its link, whatever its coin."""
-        to, by = links.dst[ids], links.src[ids]
-        pair = np.minimum(to, by) * links.rows + np.maximum(to, by)
-        return Trip(self._draws, *tag, to * links.rows + by, by, pair)
+        return Trip(self._draws, *tag, *_keys(links, ids.tobytes()))
 
     def _rows(self, ids: Ids) -> Tensor:
         return torch.from_numpy(self._here[ids]).to(self._place.device)
@@ -151,3 +186,18 @@ def _share(late: tuple[Late, ...], widths: list[int], k: int) -> list[Late]:
     """The k-th offer's columns of rows that came late."""
     first = sum(widths[:k])
     return [row._replace(row=row.row[first : first + widths[k]]) for row in late]
+
+
+def _keys(links: Links, ids: bytes) -> tuple[Ids, Ids, Ids]:
+    """What a message's draws are keyed by, whatever its coin: the link, the sender, the pair of rows."""
+    chosen = np.frombuffer(ids, np.int64)
+    to, by = links.dst[chosen], links.src[chosen]
+    return to * links.rows + by, by, np.minimum(to, by) * links.rows + np.maximum(to, by)
+
+
+def _slices(count: int, size: int) -> list[slice]:
+    return [slice(first, first + size) for first in range(0, max(1, count), size)]
+
+
+def _joined(parts: list[Tensor], dim: int) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=dim)

@@ -147,6 +147,7 @@ class RowRun:
     def _measure(self, x: Tensor) -> None:
         net = self._net
         found: dict[str, Any] = {"round": net.t, "seconds": time.monotonic() - self.gauges.began}
+        found["cpu_seconds"] = time.process_time()
         if self._row < net.network.clients:
             judged = net.problem.evaluate(x)
             found["loss"] = float(judged.loss[0])

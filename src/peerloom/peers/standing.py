@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -101,10 +103,17 @@ def standing(post: Post, gauges: Gauges) -> dict[str, Any]:
             "seconds": gauges.checkpoint_seconds,
             "age": None if gauges.checkpoint_at is None else now - gauges.checkpoint_at,
         },
+        "peak_bytes": _peak_bytes(),
         "refusals": post.refusals(),
         "last": gauges.last,
         "links": [_link(post, gauges, link) for link in post.links()],
     }
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process had so far."""
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _link(post: Post, gauges: Gauges, link: LinkState) -> dict[str, Any]:
