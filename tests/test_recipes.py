@@ -6,11 +6,12 @@ import os
 import pytest
 from test_cli import peerloom
 
-from peerloom.cli.reproduce import list_command, reproduce_command, summary_command
+from peerloom.cli.reproduce import estimate_command, list_command, reproduce_command, summary_command
 from peerloom.config import comparison_from
 from peerloom.core import ConfigError, DataError
 from peerloom.problems import Classification
 from peerloom.recipes import ALIASES, RECIPES, Form, Found, outcome
+from peerloom.recipes.estimate import estimate
 from peerloom.runs import RunFolder, folder_name, simulate
 
 pytestmark = pytest.mark.filterwarnings("ignore::peerloom.errors.Caution")
@@ -239,3 +240,25 @@ def test_the_papers_models_take_the_papers_data():
     problem = comparison_from(table).experiments[0].problem
     assert isinstance(problem, Classification)
     assert problem.n == 270_555
+
+
+def test_an_estimate_counts_the_rounds_and_evaluations_of_a_real_run():
+    tables = RECIPES["dspodfl"]["fig3d"].tables(Form(tiny=True, settings=["until_delay=40.0", "rounds=400"]))
+    found = estimate(tables, seconds=0.01)
+    assert {each.point for each in found} == set(tables)
+    for each in found:
+        exps = [exp for exp in comparison_from(tables[each.point]).experiments if exp.name == each.name]
+        rows = list(simulate(exps[0]).metrics["round"])
+        assert (each.runs, each.rounds, each.evaluations) == (len(exps), rows[-1], len(rows))
+        assert each.seconds > 0
+
+
+def test_the_command_says_how_long_a_figure_would_take(capsys):
+    estimate_command("dspodfl", "fig2b", Form(tiny=True), True)
+    document = json.loads(capsys.readouterr().out)
+    assert document["seconds"] == pytest.approx(
+        sum(
+            part["runs"] * (part["rounds"] * part["round_seconds"] + part["evaluations"] * part["evaluation_seconds"])
+            for part in document["parts"]
+        )
+    )

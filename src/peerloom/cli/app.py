@@ -161,6 +161,9 @@ def reproduce(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="A.B=VALUE", help="Change a value of every experiment.")
     ] = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Run nothing; time a few rounds and say how long all would take here.")
+    ] = False,
     jobs: Jobs = 1,
     out_dir: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Where to keep the runs; by default runs/PAPER-FIGURE.")
@@ -175,13 +178,15 @@ def reproduce(
 ) -> None:
     """Run a paper's figure or table, and hold its claims to what is seen. The same command goes on after a stop."""
     from ..recipes import Form
-    from .reproduce import list_command, reproduce_command, summary_command
+    from .reproduce import estimate_command, list_command, reproduce_command, summary_command
 
     if summary:
         return summary_command(summary, out_dir, as_json)
     if paper is None or figure is None:
         return list_command(paper, as_json)
     form = Form(tiny=tiny, fit=fit, compat=compat, seeds=seeds, points=point, settings=set_ or ())
+    if estimate:
+        return estimate_command(paper, figure, form, as_json)
     return reproduce_command(paper, figure, form, jobs, out_dir, as_json)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
@@ -14,11 +16,13 @@ from rich.text import Text
 
 from ..core import ConfigError, nearest
 from ..recipes import ALIASES, RECIPES, Form, Recipe, outcome
+from ..recipes.estimate import estimate
 from ..recipes.summary import FILE, find_outcomes, numbers_table, to_html, to_markdown
+from ..reports.wording import span
 from .app import err, show
 from .points import run_points
 
-__all__ = ["list_command", "reproduce_command", "summary_command"]
+__all__ = ["estimate_command", "list_command", "reproduce_command", "summary_command"]
 
 _INK = {"holds": "green", "does not hold": "red", "not decided here": "yellow"}
 
@@ -64,6 +68,24 @@ def reproduce_command(paper: str, figure: str, form: Form, jobs: int, out_dir: P
     show(document, _rendered(document, out), as_json)
     if failures:
         raise failures[0]
+
+
+def estimate_command(paper: str, figure: str, form: Form, as_json: bool) -> None:
+    """How long a figure would take on this machine, without running it. One thread, as a run of small models has it."""
+    recipe, figure = _find(paper, figure)
+    torch.set_num_threads(1)
+    with err.status("timing") as status:
+        found = estimate(recipe.tables(form), say=lambda text: status.update(f"timing {text}"))
+    total = sum(each.seconds for each in found)
+    table = Table("point", "algorithm", "runs", "rounds", "a round", "evaluations", "in all", title=recipe.title)
+    for each in found:
+        table.add_row(
+            each.point, each.name, str(each.runs), str(each.rounds), span(each.round_seconds), str(each.evaluations),
+            span(each.seconds),
+        )  # fmt: skip
+    document = {"paper": paper, "figure": figure, "seconds": total, "parts": [asdict(each) for each in found]}
+    line = f"One run after another on one core: {span(total)}. --jobs N runs N of them at a time."
+    show(document, Group(table, Text(line)), as_json)
 
 
 def summary_command(places: list[Path], output: Path | None, as_json: bool) -> None:

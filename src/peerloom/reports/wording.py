@@ -5,7 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["capital", "count_of", "duration", "listed", "number", "percent", "plural", "points", "size", "times"]
+__all__ = [
+    "capital",
+    "count_of",
+    "duration",
+    "listed",
+    "number",
+    "percent",
+    "plural",
+    "points",
+    "size",
+    "span",
+    "times",
+]
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -61,6 +73,18 @@ def size(count: float | None) -> str:
 def duration(seconds: float | None) -> str:
     """Seconds of wall time."""
     return number(seconds) if seconds is None or math.isnan(seconds) else f"{number(seconds)} s"
+
+
+def span(seconds: float) -> str:
+    """A length of time in the unit that people would use.
+
+    >>> span(0.004), span(90), span(1800), span(86400)
+    ('0.004 s', '90 s', '30 min', '24 h')
+    """
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{number(seconds / length)} {unit}"
+    return f"{number(seconds)} s"
 
 
 def times(factor: float) -> str:
