@@ -121,6 +121,8 @@ def test_large_scores_do_not_overflow():
 
 def test_correct_answers():
     assert LOSSES["hinge"].correct(torch.tensor([[1.0, 2.0], [3.0, 2.0]]), torch.tensor([1, 1])).tolist() == [True, False]
+    tied = torch.zeros(12, 9).T  # classes in blocks, as ClosedForm's scores lie: of equal ones the first counts
+    assert LOSSES["hinge"].correct(tied, torch.arange(9)).tolist() == [True, *[False] * 8]
     assert LOSSES["logistic"].correct(torch.tensor([[-1.0], [2.0]]), torch.tensor([0, 0])).tolist() == [True, False]
 
 

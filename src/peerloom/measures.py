@@ -41,16 +41,17 @@ def measure(snapshot: Snapshot, seconds: float) -> dict[str, Any]:
     x, ledger = snapshot.x, snapshot.net.ledger
     middle = x.double().mean(dim=0)
     spread = (x.double() - middle).square().sum(dim=1).mean().item()
-    first, same = _distinct(x)
-    each = snapshot.net.problem.evaluate(x[first])
-    loss, accuracy = each.loss[same], None if each.accuracy is None else each.accuracy[same]
-    whole = snapshot.net.problem.evaluate(middle[None].to(x.dtype))
+    judged = torch.cat([x, middle[None].to(x.dtype)])  # all at once, the average last
+    first, same = _distinct(judged)
+    found = snapshot.net.problem.evaluate(judged[first])
+    every, rates = found.loss[same], None if found.accuracy is None else found.accuracy[same]
+    loss, accuracy = every[:-1], None if rates is None else rates[:-1]
     return {
         "round": snapshot.t,
         "mean_loss": float(loss.mean()),
         "mean_accuracy": None if accuracy is None else float(accuracy.mean()),
-        "average_loss": float(whole.loss[0]),
-        "average_accuracy": None if whole.accuracy is None else float(whole.accuracy[0]),
+        "average_loss": float(every[-1]),
+        "average_accuracy": None if rates is None else float(rates[-1]),
         "consensus": spread,
         "gradients": ledger.gradients,
         "messages": ledger.messages,
