@@ -118,7 +118,7 @@ def test_a_sweep_runs_every_point_and_goes_on(jobs, tmp_path, capsys):
     file, out = tmp_path / "mine.toml", tmp_path / "out"
     file.write_text(tomli_w.dumps(table(10, seeds=[1])))
     for _ in range(2):
-        sweep_command(file, ["problem.batch=4,8"], ["rounds=12"], jobs, out, as_json=False)
+        sweep_command(file, ["problem.batch=4,8"], ["rounds=12"], jobs, out, [], as_json=False)
     shown = capsys.readouterr().out
     assert "batch=4" in shown
     assert "batch=8" in shown

@@ -196,7 +196,7 @@ def test_figures_are_listed_and_misspellings_named(capsys):
     assert [entry["figure"] for entry in json.loads(capsys.readouterr().out)] == list(DSPODFL)
     for paper, figure, hint in (("dspodlf", "fig2a", "dspodfl"), ("dspodfl", "fig2z", "fig2")):
         with pytest.raises(ConfigError, match=f"Did you mean '{hint}"):
-            reproduce_command(paper, figure, Form(tiny=True), 1, None, False)
+            reproduce_command(paper, figure, Form(tiny=True), 1, None, [], False)
 
 
 def test_the_command_reproduces_goes_on_and_sums_up(tmp_path, capsys):
@@ -205,15 +205,15 @@ def test_the_command_reproduces_goes_on_and_sums_up(tmp_path, capsys):
         return json.loads(capsys.readouterr().out)
 
     out, form = tmp_path / "out", Form(tiny=True)
-    first = document(reproduce_command, "dspodfl", "fig3d", form, 1, out)
+    first = document(reproduce_command, "dspodfl", "fig3d", form, 1, out, [])
     assert {number["point"] for number in first["numbers"]} == {"0.5", "0.6"}
     assert "accuracy at the end" in (out / "outcome.html").read_text()
     assert not (out / "a-0.5/report.html").exists()  # two evaluations make no curve
     before = (out / "a-0.6/DGD-seed42/run.json").stat().st_mtime_ns
-    assert document(reproduce_command, "dspodfl", "fig3d", form, 2, out)["numbers"] == first["numbers"]
+    assert document(reproduce_command, "dspodfl", "fig3d", form, 2, out, [])["numbers"] == first["numbers"]
     assert (out / "a-0.6/DGD-seed42/run.json").stat().st_mtime_ns == before  # nothing was run twice
     with pytest.raises(ConfigError, match="other settings"):
-        reproduce_command("dspodfl", "fig3d", Form(tiny=True, settings=["problem.batch=4"]), 1, out, False)
+        reproduce_command("dspodfl", "fig3d", Form(tiny=True, settings=["problem.batch=4"]), 1, out, [], False)
     summed = document(summary_command, [tmp_path], tmp_path / "page.md")
     assert len(summed["verdicts"]) == len(DSPODFL["fig3d"].checks)
     for page in ("page.md", "page.html"):

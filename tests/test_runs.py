@@ -39,7 +39,7 @@ def same_but_for_time(one, two):
 def test_a_run_leaves_all_that_is_needed(tmp_path):
     result = pl.simulate(experiment(), out=tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "advice.json", "config.toml", "metrics.parquet", "network.json", "run.json", "state.npz",
+        "advice.json", "config.toml", "holdings.json", "metrics.parquet", "network.json", "run.json", "state.npz",
     ]  # fmt: skip
     run = RunFolder(tmp_path).read()
     assert run.info["status"] == "done"

@@ -43,6 +43,21 @@ Out = Annotated[
 ]
 
 
+class Format(StrEnum):
+    """What pictures are written as."""
+
+    svg = "svg"
+    png = "png"
+    csv = "csv"
+    parquet = "parquet"
+
+
+Export = Annotated[
+    list[Format] | None,
+    typer.Option("--export", help="Also write the pictures, or the numbers in them, into pictures/; may be repeated."),
+]
+
+
 class Kind(StrEnum):
     """What can be listed."""
 
@@ -171,9 +186,11 @@ def reproduce(
     summary: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="DIR", help="Collect the verdicts below this folder into one page (--out names it); may be repeated."
+            metavar="DIR",
+            help="Collect the verdicts below this folder into one page with pictures (--out names it); may be repeated.",
         ),
     ] = None,
+    formats: Export = None,
     as_json: Json = False,
 ) -> None:
     """Run a paper's figure or table, and hold its claims to what is seen. The same command goes on after a stop."""
@@ -187,7 +204,7 @@ def reproduce(
     form = Form(tiny=tiny, fit=fit, compat=compat, seeds=seeds, points=point, settings=set_ or ())
     if estimate:
         return estimate_command(paper, figure, form, as_json)
-    return reproduce_command(paper, figure, form, jobs, out_dir, as_json)
+    return reproduce_command(paper, figure, form, jobs, out_dir, [*(formats or [])], as_json)
 
 
 @app.command()
@@ -204,24 +221,26 @@ def sweep(
             "--out", metavar="DIR", help="Where to keep the runs, or to go on. By default a new folder below runs/."
         ),
     ] = None,
+    formats: Export = None,
     as_json: Json = False,
 ) -> None:
-    """Run a file over a grid of values, each with its report, and compare the results."""
+    """Run a file over a grid of values, each with its report, and compare the results on one page."""
     from .sweep import sweep_command
 
-    sweep_command(file, grid, set_ or [], jobs, out_dir, as_json)
+    sweep_command(file, grid, set_ or [], jobs, out_dir, [*(formats or [])], as_json)
 
 
 @app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs or of comparisons.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="The page to write.")] = None,
+    formats: Export = None,
     as_json: Json = False,
 ) -> None:
     """Write one self-contained HTML page about runs."""
     from .run import report_command
 
-    report_command(runs, output, as_json)
+    report_command(runs, output, [*(formats or [])], as_json)
 
 
 @data.command("list")

@@ -17,7 +17,12 @@ from rich.text import Text
 from ..core import ConfigError, nearest
 from ..recipes import ALIASES, RECIPES, Form, Recipe, outcome
 from ..recipes.estimate import estimate
-from ..recipes.summary import FILE, find_outcomes, numbers_table, to_html, to_markdown
+from ..recipes.page import to_html
+from ..recipes.pictures import pictures
+from ..recipes.recorded import place_of, recorded
+from ..recipes.summary import FILE, find_outcomes, numbers_table, to_markdown
+from ..reports.export import PICTURES, export
+from ..reports.picture import Picture
 from ..reports.wording import span
 from .app import err, show
 from .points import run_points
@@ -53,18 +58,22 @@ def list_command(paper: str | None, as_json: bool) -> None:
     show(entries, table, as_json)
 
 
-def reproduce_command(paper: str, figure: str, form: Form, jobs: int, out_dir: Path | None, as_json: bool) -> None:
-    """Run every point of a figure, then hold its claims to what came of it."""
+def reproduce_command(
+    paper: str, figure: str, form: Form, jobs: int, out_dir: Path | None, formats: list[str], as_json: bool
+) -> None:
+    """Run every point of a figure, then hold its claims to what came of it and draw it."""
     recipe, figure = _find(paper, figure)
     kind = "".join(f"-{word}" for word in ("tiny", "fit", "compat") if getattr(form, word))
     out = out_dir or Path("runs") / f"{paper}-{figure}{kind}"
     tables = recipe.tables(form)
-    places = {name: out / (_safe(f"{recipe.varied}-{name}") if recipe.varied else "curves") for name in tables}
+    places = {name: place_of(out, recipe, name) for name in tables}
     runs, failures = run_points(tables, places, jobs, again="give the same command again")
     document = outcome(paper, figure, recipe, form, runs).to_dict()
     document |= {"command": _command(paper, figure, form), "folder": str(out)}
     (out / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    (out / FILE).with_suffix(".html").write_text(to_html([document]), encoding="utf-8")
+    drawn = pictures(recipe, runs)
+    (out / FILE).with_suffix(".html").write_text(to_html([document], {str(out): drawn}), encoding="utf-8")
+    document["pictures"] = [str(path) for path in export(drawn, out / PICTURES, formats)]
     show(document, _rendered(document, out), as_json)
     if failures:
         raise failures[0]
@@ -89,12 +98,19 @@ def estimate_command(paper: str, figure: str, form: Form, as_json: bool) -> None
 
 
 def summary_command(places: list[Path], output: Path | None, as_json: bool) -> None:
-    """Collect the verdicts below these folders into one page, in Markdown and in HTML."""
+    """Collect the verdicts below these folders into one page, in Markdown and in HTML, with their pictures beside it."""
     found = find_outcomes(places)
     page = output or places[0] / "reproduction.md"
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.with_suffix(".md").write_text(to_markdown(found), encoding="utf-8")
-    page.with_suffix(".html").write_text(to_html(found), encoding="utf-8")
+    drawn: dict[str, list[Picture]] = {}
+    files: dict[str, list[tuple[str, Picture]]] = {}
+    for one in found:
+        drawn[one["folder"]] = _drawn(one)
+        paths = export(drawn[one["folder"]], page.parent / PICTURES, ["svg"], f"{one['paper']}-{one['figure']}-")
+        addresses = [f"{PICTURES}/{path.name}" for path in paths]
+        files[one["folder"]] = list(zip(addresses, drawn[one["folder"]], strict=True))
+    page.with_suffix(".md").write_text(to_markdown(found, files), encoding="utf-8")
+    page.with_suffix(".html").write_text(to_html(found, drawn), encoding="utf-8")
     verdicts = [
         {"paper": one["paper"], "figure": one["figure"], "form": one["form"]} | verdict
         for one in found
@@ -124,8 +140,11 @@ def _find(paper: str, figure: str) -> tuple[Recipe, str]:
     return figures[figure], figure
 
 
-def _safe(name: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
+def _drawn(one: dict[str, Any]) -> list[Picture]:
+    """The pictures of an outcome, from the runs beside it; none where only the outcome was kept."""
+    recipe = RECIPES.get(one["paper"], {}).get(one["figure"])
+    runs = recorded(Path(one["folder"]), recipe) if recipe is not None else {}
+    return pictures(recipe, runs) if recipe is not None and runs else []
 
 
 def _command(paper: str, figure: str, form: Form) -> str:

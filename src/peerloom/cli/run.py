@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -19,6 +19,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..config import Comparison, comparison_from, read_file
 from ..core import ConfigError, DivergedError, PeerloomError
 from ..reports import render, summary, write_report
+from ..reports.export import PICTURES, export
+from ..reports.plots import report_pictures
 from ..runs import RunFolder, comparison_at, find_runs, folder_name, simulate
 from .app import err, show
 from .files import load
@@ -95,7 +97,7 @@ def carry_out(
     return failures
 
 
-def report_command(paths: list[Path], output: Path | None, as_json: bool) -> None:
+def report_command(paths: list[Path], output: Path | None, formats: list[str], as_json: bool) -> None:
     """One page about the runs at these paths."""
     folders = [folder.path for path in paths for folder in find_runs(path)]
     if output is not None and output.is_dir():
@@ -103,7 +105,7 @@ def report_command(paths: list[Path], output: Path | None, as_json: bool) -> Non
     page = output or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     top = paths[0] / "experiment.toml"
     title = str(read_file(top).get("title", paths[0].name)) if len(paths) == 1 and top.exists() else "Peerloom runs"
-    tell(folders, page, title, as_json)
+    tell(folders, page, title, as_json, formats)
 
 
 def prepare(file: Path | None, settings: list[str], seed: int | None, out_dir: Path | None) -> tuple[Comparison, Path]:
@@ -142,12 +144,15 @@ def _threads_of(folders: list[Path]) -> int | None:
     return next((int(info["versions"]["threads"]) for info in begun if "threads" in info.get("versions", {})), None)
 
 
-def tell(folders: list[Path], page: Path, title: str, as_json: bool) -> None:
-    """Write the report, and say the same in short."""
+def tell(folders: list[Path], page: Path, title: str, as_json: bool, formats: Sequence[str] = ()) -> None:
+    """Write the report, and its pictures in these formats beside it; say the same in short."""
     runs = [RunFolder(folder).read() for folder in folders if (folder / "run.json").exists()]
     found = summary(runs)
     write_report(runs, page, title)
     document: dict[str, Any] = {"title": title, "report": str(page), "runs": [str(run.path) for run in runs]}
+    if formats:
+        made = export(report_pictures(runs), page.parent / PICTURES, formats)
+        document["pictures"] = [str(path) for path in made]
     show(document | found.to_dict(), render(found), as_json)
     if not as_json:
         err.print(f"Report: {page}", highlight=False, markup=False, soft_wrap=True)

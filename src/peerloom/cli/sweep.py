@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from rich.table import Table
 
 from ..config import override, read_file
 from ..core import ConfigError
+from ..recipes import Found, Reading
+from ..recipes.page import page, shown, tabled
+from ..recipes.pictures import Factor, figure_pictures
 from ..reports import summary
+from ..reports.export import PICTURES, export
+from ..reports.groups import quality_of
+from ..reports.picture import Picture
 from ..reports.wording import number, percent
+from ..runs import Run
 from .app import err, show
 from .points import run_points
 
 __all__ = ["grid_points", "sweep_command"]
 
 
-def sweep_command(file: Path, grids: list[str], settings: list[str], jobs: int, out_dir: Path | None, as_json: bool) -> None:
-    """Run a file once for every combination of the grid's values, and put the results side by side."""
+def sweep_command(
+    file: Path,
+    grids: list[str],
+    settings: list[str],
+    jobs: int,
+    out_dir: Path | None,
+    formats: list[str],
+    as_json: bool,
+) -> None:
+    """Run a file once for every combination of the grid's values, and put the results side by side on one page."""
     base = override(read_file(file), settings)
     points = grid_points(grids)
     out = out_dir or Path("runs") / f"{file.stem}-sweep-{datetime.now():%Y%m%d-%H%M%S}"
@@ -33,17 +50,46 @@ def sweep_command(file: Path, grids: list[str], settings: list[str], jobs: int, 
     found = {name: summary(some) for name, some in runs.items()}
     document: dict[str, Any] = {"title": title, "folder": str(out)}
     document["points"] = {name: one.to_dict() for name, one in found.items()}
+    drawn = _pictures(title, runs, points)
     labels = list(dict.fromkeys(entry.label for one in found.values() for entry in one.final))
     table = Table("point", *labels, title=f"{title}: medians over seeds at the end of each run")
+    rows = []
     for name, one in found.items():
         say = percent if one.quality == "accuracy" else number
         final = {entry.label: entry.figures[f"mean_{one.quality}"].median for entry in one.final}
-        table.add_row(name, *(say(final.get(label)) for label in labels))
+        rows.append([name, *(say(final.get(label)) for label in labels)])
+        table.add_row(*rows[-1])
+    where = out / "sweep.html"
+    ends = tabled(["at the end, median over seeds", *labels], rows, "numbers")
+    reports = [name for name in runs if (places[name] / "report.html").exists()]
+    links = [f'<a href="{escape(quote(places[name].name))}/report.html">{escape(name)}</a>' for name in reports]
+    parts = [*map(shown, drawn), ends, f"<p>Reports of the points: {', '.join(links)}</p>" if links else ""]
+    where.write_text(page(title, parts), encoding="utf-8")
+    document |= {"page": str(where), "pictures": [str(path) for path in export(drawn, out / PICTURES, formats)]}
     show(document, table, as_json)
     if not as_json:
-        err.print(f"Runs and pages: {out}", highlight=False, markup=False, soft_wrap=True)
+        err.print(f"Page: {where}. Runs and their reports: below {out}", highlight=False, markup=False, soft_wrap=True)
     if failures:
         raise failures[0]
+
+
+def _pictures(title: str, runs: Mapping[str, list[Run]], points: Mapping[str, Sequence[str]]) -> list[Picture]:
+    """What came of every point over the grid, and the curves of all points as small multiples."""
+    quality = quality_of([run for some in runs.values() for run in some])
+    shows = [Reading(quality.own), Reading(quality.own, "common", "delay")]
+    return figure_pictures(title, Found(runs), shows, {name: _factors(settings) for name, settings in points.items()})
+
+
+def _factors(settings: Sequence[str]) -> list[Factor]:
+    """What a point varies, numbers first; from the second one on in one.
+
+    >>> _factors(["graph.name=ring", "problem.batch=8", "seed=1"])
+    [('batch', '8'), ('', 'seed 1, name ring')]
+    """
+    short = _short([setting.partition("=")[0] for setting in settings])
+    each = [(short[path], value) for path, _, value in (setting.partition("=") for setting in settings)]
+    first, *rest = sorted(each, key=lambda factor: not re.fullmatch(r"-?[\d.]+(e-?\d+)?", factor[1]))
+    return [first, *([("", ", ".join(" ".join(factor) for factor in rest))] if rest else [])]
 
 
 def grid_points(grids: Sequence[str]) -> dict[str, list[str]]:

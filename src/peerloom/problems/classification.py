@@ -126,6 +126,25 @@ class Classification:
         """The samples of the rows of `place`."""
         return LocalClassification(self, place, draws)
 
+    def deal(self, clients: int, draws: Draws) -> list[Ids]:
+        """The numbers of the samples of every client."""
+        data = self.data
+        if getattr(self.partition, "by", "labels") == "labels":
+            return self.partition.deal(data.y, clients, draws)
+        if data.owners is None:
+            raise ConfigError(
+                f"Partition {type(self.partition).__name__} needs data whose samples have owners, which '{data.name}' have "
+                "not. Use heart-disease or mnist-writers, Dataset.of(..., owners=...), or another partition."
+            )
+        return self.partition.deal(data.owners, clients, draws)
+
+    def holdings(self, clients: int, draws: Draws) -> list[list[int]]:
+        """By class and client, how many samples are held; nothing where there are no classes, or every site has its own."""
+        if not self.data.classes or self.data.of_site:
+            return []
+        held = [np.bincount(self.data.y[part], minlength=self.data.classes) for part in self.deal(clients, draws)]
+        return np.stack(held, axis=1).tolist()  # type: ignore[no-any-return]
+
 
 class LocalClassification:
     """The samples of the rows that live here; the data themselves are held once, whatever the number of rows."""
@@ -143,7 +162,7 @@ class LocalClassification:
         self._inputs, self._labels = self._tensors(data.x, data.y)
         judged = (data.x, data.y) if data.test_x is None or data.test_y is None else (data.test_x, data.test_y)
         self._test_inputs, self._test_labels = self._tensors(*judged)
-        self.parts = self._deal(data, problem.partition)
+        self.parts = self._deal()
         self._sizes = np.array([len(part) for part in self.parts], np.int64)
         self._flat = np.concatenate([np.zeros(0, np.int64), *self.parts])  # a hub has no part
         self._offsets = np.cumsum(self._sizes) - self._sizes
@@ -220,23 +239,13 @@ class LocalClassification:
         inputs = self._inputs.index_select(0, flat).view(*picks.shape, *self._inputs.shape[1:])
         return self._gradients.gradients(x, inputs, self._labels.index_select(0, flat).view(picks.shape), seeds)
 
-    def _deal(self, data: Dataset, partition: Partition) -> list[Ids]:
+    def _deal(self) -> list[Ids]:
         """The samples of each row here; what a site has brought is all its own."""
+        data = self._problem.data
         if data.of_site:
             return [np.arange(len(data.y)) for _ in self._place.rows]
-        parts = partition.deal(self._dealt_by(data, partition), self._place.of, self._draws)
+        parts = self._problem.deal(self._place.of, self._draws)
         return [parts[i] for i in self._place.rows]
-
-    @staticmethod
-    def _dealt_by(data: Dataset, partition: Partition) -> NDArray[np.generic]:
-        if getattr(partition, "by", "labels") == "labels":
-            return data.y
-        if data.owners is None:
-            raise ConfigError(
-                f"Partition {type(partition).__name__} needs data whose samples have owners, which '{data.name}' have not. "
-                "Use heart-disease or mnist-writers, Dataset.of(..., owners=...), or another partition."
-            )
-        return data.owners
 
     def _tensors(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> tuple[Tensor, Tensor]:
         whole = bool(self._problem.data.classes)

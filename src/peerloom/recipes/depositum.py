@@ -198,6 +198,7 @@ DEPOSITUM: dict[str, Recipe] = {
         {theta: [f"problem.partition.theta={float(theta)}"] for theta in ("1", "0.1")},
         chosen="The paper does not say of which data; MNIST here.",
         tiny=("problem.data=digits", "problem.model=softmax"),
+        kind="holdings",
     ),
     "fig3": _figure3(),
     "fig4": _figure4(),

@@ -153,4 +153,5 @@ TABLE3 = Recipe(
         ("seeds=[1]", *_shorter(300)),
     ),
     paper=_numbers(),
+    kind="table",
 )

@@ -130,6 +130,7 @@ def _delays(title: str, problem: Table, a: float, labels: int, numbers: Numbers,
         fit=_FIT if large else None,
         compat=COMPAT,
         paper=numbers,
+        kind="delays",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,7 @@ __all__ = ["EXAMPLE1", "NODES", "PAME", "PAME_ALIASES", "nodes", "pame", "regres
 
 Table = dict[str, Any]
 
-_OBJECTIVE, _ROUNDS = Reading("average_loss"), Reading("round")
+_OBJECTIVE, _ROUNDS, _SECONDS = Reading("average_loss"), Reading("round"), Reading("seconds")
 NODES = (32, 64, 128)
 _EACH = 400  # samples of a client in example 1
 _CHOSEN1 = (
@@ -164,7 +165,8 @@ def _connectivity() -> Recipe:
         ),
         printed(iterations, 1.0, "About 200 iterations, to a factor of two", ratio=True, name="iterations"),
     ]
-    return _own("Transmission rate and degree, m 64", checks, "rate and degree", points)
+    own = _own("Transmission rate and degree, m 64", checks, "rate and degree", points)
+    return replace(own, shows=(_OBJECTIVE, _ROUNDS, _SECONDS), kind="map")
 
 
 PAME: dict[str, Recipe] = {

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..reports.groups import column, grouped, seed_of
 from ..runs import Run
 
-__all__ = ["Found", "Reading", "middle", "quartiles"]
+__all__ = ["Found", "Reading", "column_of", "middle", "quartiles", "words_of"]
 
 _WORDS = {
     "mean_accuracy": "accuracy",
@@ -28,6 +28,15 @@ _WORDS = {
     "delay_both_ways": "delay both ways",
     "communications": "communication rounds",
 }
+
+
+def words_of(column: str) -> str:
+    """A column in words.
+
+    >>> words_of("average_loss"), words_of("gradients")
+    ('loss of the averaged model', 'gradients')
+    """
+    return _WORDS.get(column, column)
 
 
 @dataclass(frozen=True)
@@ -65,13 +74,13 @@ class Reading:
     @property
     def words(self) -> str:
         """In words, as a heading has it."""
-        what = _WORDS.get(self.metric, self.metric)
+        what = words_of(self.metric)
         if self.level is not None:
             name, value = self.level
-            return f"{what} to {_WORDS.get(name, name)} {value:g}"
+            return f"{what} to {words_of(name)} {value:g}"
         if self.at == "end":
             return f"{what} at the end"
-        axis = _WORDS.get(self.axis, self.axis) if self.axis != "round" else "round"
+        axis = words_of(self.axis) if self.axis != "round" else "round"
         if self.at != "common":
             return f"{what} at {axis} {self.at:g}"
         return f"{what} at equal {axis}" + (f", {self.upto:g} at the most" if self.upto < math.inf else "")
@@ -80,10 +89,10 @@ class Reading:
         """The number; not a number where the run does not say."""
         if run.info.get("status") == "diverged":
             return self.worst
-        y = _column(run, self.metric)
+        y = column_of(run, self.metric)
         if self.level is not None:
             name, value = self.level
-            seen = _column(run, name)
+            seen = column_of(run, name)
             met = np.flatnonzero(seen >= value if "accuracy" in name else seen <= value)
             return float(y[met[0]]) if len(met) else math.inf
         if self.at == "end":
@@ -91,7 +100,7 @@ class Reading:
         known = np.isfinite(y)
         if not known.any():
             return math.nan
-        x, place = _column(run, self.axis)[known], min(common, self.upto) if self.at == "common" else float(self.at)
+        x, place = column_of(run, self.axis)[known], min(common, self.upto) if self.at == "common" else float(self.at)
         return float(np.interp(place, x, y[known])) if x[0] <= place <= x[-1] else math.nan
 
 
@@ -123,12 +132,12 @@ class Found:
         runs = self.runs.get(point, {})
         common = math.nan
         if reading.at == "common":
-            ends = [_column(run, reading.axis) for some in runs.values() for run in some.values() if _whole(run)]
+            ends = [column_of(run, reading.axis) for some in runs.values() for run in some.values() if _whole(run)]
             common = min((float(end[-1]) for end in ends if len(end)), default=math.nan)
         return {seed: reading.of(run, common) for seed, run in runs.get(label, {}).items()}
 
 
-def _column(run: Run, name: str) -> NDArray[np.float64]:
+def column_of(run: Run, name: str) -> NDArray[np.float64]:
     """A column of the table, or PaME's communication rounds: how often a client hears, in the mean over clients.
 
     A client that asks a fraction of its neighbours hears max(1, ceil(fraction |N_i|)) messages each time.

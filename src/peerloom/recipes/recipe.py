@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ..config import override
 from ..core import ConfigError, nearest
@@ -14,6 +14,7 @@ from .readings import Reading
 __all__ = ["Changed", "Form", "Recipe"]
 
 Table = dict[str, Any]
+Kind = Literal["figure", "table", "delays", "map", "holdings"]
 DIGITS = ("problem.data=digits", "problem.model=svm")
 
 
@@ -56,6 +57,7 @@ class Recipe:
     fit      a form that two cores finish in the time it says, where the paper's takes hours
     compat   what the authors' code did other than the paper says
     paper    the paper's own numbers: by point, label and reading
+    kind     how it is drawn: curves and sweeps, rows of a table, delays and their parts, a heat map, or who holds what
     """
 
     title: str
@@ -70,6 +72,7 @@ class Recipe:
     fit: Changed | None = None
     compat: Changed | None = None
     paper: Mapping[tuple[str, str, Reading], float] = field(default_factory=dict)
+    kind: Kind = "figure"
 
     def tables(self, form: Form = PAPER) -> dict[str, Table]:
         """The experiment of each point, in the form that is asked for.

@@ -14,7 +14,7 @@ from ..runs import Run
 from .curves import Curve
 from .groups import Group, Quality, seed_of
 
-__all__ = ["AXES", "SCALE", "Axis", "Figure", "client_figure", "colours", "curves_figure", "plain_text"]
+__all__ = ["AXES", "SCALE", "Axis", "Figure", "client_figure", "colours", "curves_figure", "inks_of", "plain_text"]
 
 Figure = dict[str, Any]
 
@@ -45,8 +45,13 @@ AXES = {
 
 def colours(groups: Sequence[Group]) -> dict[str, tuple[str, str]]:
     """A colour and a dash for every label, the same in all charts."""
+    return inks_of([group.label for group in groups])
+
+
+def inks_of(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """A colour and a dash for each of these, in their order."""
     size = len(_PALETTE)
-    return {group.label: (_PALETTE[k % size], _DASHES[k // size % len(_DASHES)]) for k, group in enumerate(groups)}
+    return {label: (_PALETTE[k % size], _DASHES[k // size % len(_DASHES)]) for k, label in enumerate(labels)}
 
 
 def plain_text(text: str) -> str:

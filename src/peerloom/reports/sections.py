@@ -11,6 +11,7 @@ from .curves import Curve, curve, onset, wants_log
 from .drawing import Drawn, network_figure, networks
 from .figures import AXES, SCALE, Axis, Figure, client_figure, curves_figure
 from .groups import LOSS, Group, Quality
+from .holdings import holdings_section
 from .provenance import configuration, differences, glossary, references, versions
 from .story import link_count
 from .summary import Summary
@@ -42,6 +43,7 @@ def sections(m: Material, charts: Charts) -> Iterator[str]:
     yield from _progress(m, charts, scales)
     yield from _agreement(m, charts, scales)
     yield from _graph(m, charts)
+    yield holdings_section(m.groups)
     yield from _targets(m)
     yield from _equal(m)
     yield from _final(m)

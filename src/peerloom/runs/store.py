@@ -3,6 +3,7 @@
     config.toml      the experiment, complete; `peerloom run config.toml` repeats it
     run.json         status, seed, label, versions, times
     network.json     the graph as drawn: positions, links, weights and probabilities
+    holdings.json    by class and client, how many samples were dealt, where there are classes
     advice.json      what theory predicted of it, or why nothing
     metrics.parquet  one row per evaluation
     state.npz        the state and the ledger after the last round that was saved
@@ -37,6 +38,7 @@ from ..config import Comparison, comparison_from, experiment_to_toml, read_file
 from ..core import ConfigError, DataError, Draws, Ledger
 from ..engines import Checkpoint
 from ..experiment import Experiment
+from ..problems import Classification
 from ..schedules import Record
 from ..theory import predict
 
@@ -60,6 +62,7 @@ class Run:
     network: dict[str, Any]
     metrics: pl.DataFrame
     advice: dict[str, Any] = field(default_factory=dict)
+    holdings: list[list[int]] = field(default_factory=list)  # by class and client; empty where it is not known
 
 
 class RunFolder:
@@ -75,10 +78,12 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
         # What an earlier run that ended here left over.
-        for left_over in ("run.json", "state.npz", "metrics.parquet", "fired.npz", "advice.json"):
+        for left_over in ("run.json", "state.npz", "metrics.parquet", "fired.npz", "advice.json", "holdings.json"):
             (path / left_over).unlink(missing_ok=True)
         folder._text("config.toml", text)
         folder._text("network.json", json.dumps(_network(exp)))
+        if held := _holdings(exp):
+            folder._text("holdings.json", json.dumps(held))
         folder.mark("running", label=exp.name, seed=exp.seed, algorithm=type(exp.algorithm).__name__, versions=_versions())
         folder._text("advice.json", json.dumps(predict(exp), indent=1))
         return folder
@@ -91,7 +96,8 @@ class RunFolder:
 
     def info(self) -> dict[str, Any]:
         """What run.json says."""
-        return self._json("run.json")
+        found: dict[str, Any] = self._json("run.json")
+        return found
 
     def save(self, checkpoint: Checkpoint, rows: list[dict[str, Any]]) -> None:
         """Metrics first, then the state they belong to."""
@@ -140,7 +146,8 @@ class RunFolder:
     def read(self) -> Run:
         """The whole folder."""
         advice = self._json("advice.json") if (self.path / "advice.json").exists() else {}
-        return Run(self.path, self.info(), self._config(), self._json("network.json"), self._metrics(), advice)
+        held = self._json("holdings.json") if (self.path / "holdings.json").exists() else []
+        return Run(self.path, self.info(), self._config(), self._json("network.json"), self._metrics(), advice, held)
 
     def _config(self) -> dict[str, Any]:
         if not (self.path / "config.toml").exists():
@@ -154,12 +161,11 @@ class RunFolder:
         except (OSError, pl.exceptions.PolarsError) as error:
             raise DataError(f"{path} cannot be read ({error}). Delete the folder and run again.") from error
 
-    def _json(self, name: str) -> dict[str, Any]:
+    def _json(self, name: str) -> Any:
         try:
-            found: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+            return json.loads((self.path / name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(f"{self.path / name} cannot be read ({error}). Is {self.path} the folder of a run?") from error
-        return found
 
     def _text(self, name: str, text: str) -> None:
         self._replace(name, lambda file: file.write(text.encode()))
@@ -225,6 +231,11 @@ def _network(exp: Experiment) -> dict[str, Any]:
             for name, links in exp.graph.layers.items()
         },
     }
+
+
+def _holdings(exp: Experiment) -> list[list[int]]:
+    """Who holds how much of each class, as the run deals it."""
+    return exp.problem.holdings(exp.graph.clients, Draws(exp.seed)) if isinstance(exp.problem, Classification) else []
 
 
 def _versions() -> dict[str, Any]:
