@@ -17,7 +17,7 @@ from ..config import override, read_file
 from ..core import ConfigError
 from ..recipes import Found, Reading
 from ..recipes.page import page, shown, tabled
-from ..recipes.pictures import Factor, figure_pictures
+from ..recipes.sweeps import Factor, figure_pictures
 from ..reports import summary
 from ..reports.export import PICTURES, export
 from ..reports.groups import quality_of

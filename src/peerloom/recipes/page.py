@@ -22,7 +22,7 @@ th{font-weight:600}.wide{overflow-x:auto}.holds{color:#136f3a}.fails{color:#a416
 .numbers td{white-space:pre}.verdicts td:nth-last-child(3){min-width:16rem}
 h2{margin-top:2.2rem}p{margin:.4rem 0;overflow-wrap:anywhere}code{background:#f1f3f7;padding:.1rem .3rem;border-radius:3px}
 figure{margin:1rem 0;border:1px solid #dfe3ea;border-radius:8px;padding:.3rem;max-width:57rem}
-figure svg{display:block;max-width:100%;height:auto}figcaption{color:#5d6873;font-size:13px;padding:.2rem .6rem}
+figure svg{display:block;width:100%;height:auto}figcaption{color:#5d6873;font-size:13px;padding:.2rem .6rem}
 .slim{display:none}
 @media(max-width:760px){main{padding:.8rem}.broad{display:none}.slim{display:block}}
 @media(prefers-color-scheme:dark){body{background:#14171d;color:#e3e6ec}td,th,figure{border-color:#323844}a{color:#7db7ff}
@@ -34,13 +34,14 @@ _MARKS = {"holds": "holds", "does not hold": "fails", "not decided here": "open"
 def to_html(found: Sequence[dict[str, Any]], pictures: Mapping[str, Sequence[Picture]]) -> str:
     """One page of these outcomes; `pictures` are by folder. An outcome by itself has its own title."""
     whole = len(found) > 1
-    parts = [f"<p>{escape(counted(found))}</p><p>{escape(READ)}</p>"]
-    parts += [tabled(VERDICTS, verdict_rows(found), "verdicts")] if whole else []
+    parts = [f"<p>{escape(counted(found))}</p><p>{escape(READ)}</p>", tabled(VERDICTS, verdict_rows(found), "verdicts")]
+    parts = parts if whole else []
     for one in found:
         parts += [f"<h2>{escape(_title(one))}</h2>"] if whole else []
         parts.append(f"<p><code>{escape(one['command'])}</code></p>")
         parts += [f"<p>{escape(said)}</p>" for said in [*one["said"], ran(one)]]
-        parts += [] if whole else [tabled(VERDICTS[2:], [row[2:] for row in verdict_rows([one])], "verdicts")]
+        if not whole:
+            parts += [tabled(VERDICTS[2:], [row[2:] for row in verdict_rows([one])], "verdicts"), f"<p>{escape(READ)}</p>"]
         parts += [shown(picture) for picture in pictures.get(one["folder"], ())]
         heads, rows = numbers_table(one, apart="\n")
         parts.append(tabled(heads, rows, "numbers") if rows else "")

@@ -53,7 +53,7 @@ button:focus-visible { outline: 2px solid #0072B2; outline-offset: 1px; }
 .wide .plot { height: 440px; }
 .net .plot { height: 330px; }
 .one .net, .one .sheet { max-width: 640px; }
-.sheet svg { display: block; width: 100%; height: auto; }
+.sheet svg { display: block; width: 100%; max-width: 440px; height: auto; margin: 0 auto; }
 .ramp { display: flex; align-items: center; gap: .6rem; font-size: .86rem; color: var(--soft); flex-wrap: wrap; }
 .ramp i { width: 180px; height: 11px; border-radius: 6px; }
 .scroll { overflow-x: auto; margin: .7rem 0; border: 1px solid var(--line); border-radius: 8px; background: var(--card); }

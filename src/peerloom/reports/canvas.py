@@ -51,7 +51,7 @@ class Canvas:
         path = f'd="M{_path(points)}" stroke="{ink}" stroke-width="{_n(width)}"'
         self._parts.append(f'<path fill="none" {path} stroke-linejoin="round"{pattern}/>')
 
-    def area(self, points: Iterable[tuple[float, float]], ink: str, opacity: float = 0.15) -> None:
+    def area(self, points: Iterable[tuple[float, float]], ink: str, opacity: float = 0.18) -> None:
         """A filled shape of the data."""
         self._parts.append(f'<path d="M{_path(points)}Z" fill="{ink}" fill-opacity="{opacity}"/>')
 

@@ -47,7 +47,8 @@ def _head(panel: Panel) -> float:
 def paint(canvas: Canvas, panel: Panel, place: Place, inks: Inks) -> None:
     """Draw a panel."""
     if panel.title:
-        canvas.text(place.x + 4, place.y + 14, panel.title, size=12.5, more=' font-weight="600"')
+        size = min(12.5, 12.5 * (place.width - 10) / wide(panel.title, 12.5))  # a long one must not run into its neighbour
+        canvas.text(place.x + 4, place.y + 14, panel.title, size=size, more=' font-weight="600"')
     if isinstance(panel, Lines):
         _lines(canvas, panel, place, inks)
         return
@@ -82,7 +83,7 @@ def _say(value: float, along: Along) -> str:
 def _bottom(canvas: Canvas, scale: Scale, inner: Place) -> None:
     """Ticks, numbers and title of an axis along the bottom."""
     bottom = inner.y + inner.height
-    ticks = scale.ticks(max(2, int(inner.width / 62)))
+    ticks = scale.ticks(max(2, int(inner.width / 52)))
     for value, text in zip(ticks, written(ticks, scale.along), strict=True):
         canvas.rule(scale(value), inner.y, scale(value), bottom)
         canvas.text(scale(value), bottom + 16, text, size=11, anchor="middle", kind="s")

@@ -143,13 +143,19 @@ Panel = Lines | Dots | Cells | Bars | Bubbles
 
 @dataclass(frozen=True)
 class Picture:
-    """Panels under one title and one legend. `band` says what bands and whiskers are, `about` what else one must know."""
+    """Panels under one title and one legend.
+
+    band    what bands and whiskers are
+    about   what else one must know
+    beside  panels in a row where there is room; 0 leaves it to the room
+    """
 
     name: str
     title: str
     panels: Sequence[Panel]
     band: str = ""
     about: str = ""
+    beside: int = 0
 
     def labels(self) -> list[str]:
         """What has a colour, in the order of its first appearance."""

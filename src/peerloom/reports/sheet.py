@@ -24,8 +24,8 @@ def draw(picture: Picture, width: int = WIDE) -> str:
     for line in _wrapped(picture.title, width - 24, 14):
         y += 22
         canvas.text(12, y, line, size=14, more=' font-weight="600"')
-    y = _legend(canvas, picture, inks, y + 10, width)
-    for row in _rows(picture.panels, width):
+    y = _legend(canvas, picture, inks, y + 8, width)
+    for row in _rows(picture, width):
         each = (width - 12) / len(row)
         tall = max(height_of(panel, each) for panel in row)
         for k, panel in enumerate(row):
@@ -34,11 +34,10 @@ def draw(picture: Picture, width: int = WIDE) -> str:
     return canvas.finished(width, y + 2, picture.title)
 
 
-def _rows(panels: Sequence[Panel], width: int) -> list[Sequence[Panel]]:
+def _rows(picture: Picture, width: int) -> list[Sequence[Panel]]:
     """Panels as they stand beside each other, rows as even as can be."""
-    beside = max(1, min(_MOST_BESIDE, len(panels), width // _LEAST))
-    if len(panels) == 4 and beside == 3:
-        beside = 2
+    panels, room = picture.panels, max(1, width // _LEAST)
+    beside = min(room, picture.beside or (2 if len(panels) == 4 else _MOST_BESIDE), len(panels))
     return [panels[k : k + beside] for k in range(0, len(panels), beside)]
 
 
@@ -70,11 +69,10 @@ def _legend(canvas: Canvas, picture: Picture, inks: Mapping[str, tuple[str, str]
 
 
 def _wrapped(text: str, width: float, size: float) -> list[str]:
-    lines = [""]
+    lines: list[str] = []
     for word in text.split():
-        longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and wide(longer, size) > width:
-            lines.append(word)
+        if lines and wide(f"{lines[-1]} {word}", size) <= width:
+            lines[-1] += f" {word}"
         else:
-            lines[-1] = longer
+            lines.append(word)
     return lines

@@ -1,0 +1,177 @@
+"""Figures as pictures: readings over what was varied, and the curves of all points as small multiples.
+
+A point's name says its factors: "0.2, m 32" is the first at 0.2 and m at 32.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from ..reports.groups import Group
+from ..reports.picture import Line, Lines, Picture
+from ..reports.plots import RANGE, curve_panel, with_common_reach
+from ..reports.scales import Along, spans_decades
+from ..runs import Run
+from .dots import QUARTILES, Paper, along_of, logged, name_of, table_picture
+from .readings import Found, Reading, column_of, middle, quartiles, words_of
+
+__all__ = ["Factor", "factors_of", "figure_pictures"]
+
+Factor = tuple[str, str]  # what is varied, and its value
+
+_MOST_PANELS = 12
+_MOST_BESIDE = 3
+_SPENT = {"round", "communications", "seconds", "paper_bytes", "delay"}  # what a run ends with, not a curve of its own
+
+
+def factors_of(points: Sequence[str], varied: str) -> dict[str, list[Factor]]:
+    """The factors of every point; a part without a name is of what is varied.
+
+    >>> factors_of(["0.2, m 32"], "rate")
+    {'0.2, m 32': [('rate', '0.2'), ('m', '32')]}
+    """
+    made = {}
+    for point in points:
+        parts = [re.fullmatch(r"(?:([A-Za-z]\w*) )?(-?[\d.]+(?:e-?\d+)?)", part) for part in point.split(", ")]
+        named = [(part[1] or varied, part[2]) for part in parts if part]
+        made[point] = named if len(named) == len(parts) <= 2 else [(varied, point)] if point else []
+    return made
+
+
+def figure_pictures(
+    title: str,
+    found: Found,
+    shows: Sequence[Reading],
+    factors: Mapping[str, Sequence[Factor]],
+    paper: Paper | None = None,
+) -> list[Picture]:
+    """Readings over what was varied, and the curves of all points as small multiples."""
+    readings = [*shows, *dict.fromkeys(reading for _, _, reading in paper or {})]
+    axis = next((one.axis for one in readings if one.at != "end" and one.axis != "round"), "round")
+    metrics = dict.fromkeys(one.metric for one in readings if one.level is None and one.metric not in _SPENT)
+    curves = [drawn for metric in metrics if (drawn := _curves(title, found, metric, axis, factors, paper or {}))]
+    sweeps = []
+    if any(factors.values()):
+        numeric = all(_value(some[0]) is not None for some in factors.values())
+        if numeric:
+            sweeps = [_sweep(title, found, reading, factors, paper or {}) for reading in shows]
+        elif not curves:
+            sweeps = [table_picture(title, found, reading, paper or {}) for reading in shows]
+    return [*sweeps, *curves]
+
+
+def _curves(
+    title: str, found: Found, metric: str, axis: str, factors: Mapping[str, Sequence[Factor]], paper: Paper
+) -> Picture | None:
+    across = axis, Along(words_of(axis))
+    up = metric, along_of(metric)
+    panels = []
+    for name, lines in _grouped(found, factors).items():
+        curved = [line for line in lines if max(run.metrics.height for run in line.group.runs) > 2]
+        printed = {line.group.label: _printed(paper, line, metric, axis) for line in curved}
+        panel = curve_panel(name, [_with_axis(line.group, axis) for line in curved], across, up, printed)
+        panels += [panel] if panel is not None else []
+    if not panels or len(panels) > _MOST_PANELS:
+        return None
+    if not up[1].log and up[1].unit != "%" and spans_decades([value for panel in panels for _, value in panel.shown()]):
+        panels = [dataclasses.replace(panel, up=dataclasses.replace(panel.up, log=True)) for panel in panels]
+    band = RANGE if found.seeds > 1 else ""
+    words = f"{title}: {words_of(metric)}, against {words_of(axis)}"
+    second = {some[1] for some in factors.values() if len(some) > 1}  # its values side by side, if panels are points
+    beside = len(second) if len(second) <= _MOST_BESIDE and len(panels) == len(factors) else 0
+    return Picture(f"{metric}-{axis}".replace("_", "-"), words, with_common_reach(panels), band, beside=beside)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Drawn:
+    """A line to be drawn: its runs, and which point and label they are of."""
+
+    group: Group
+    point: str
+    label: str
+
+
+def _grouped(found: Found, factors: Mapping[str, Sequence[Factor]]) -> dict[str, list[_Drawn]]:
+    """Panels of curves: one per point, or, of one algorithm alone, one per second factor with a line per value."""
+    labels = {label for point in found.points for label in found.labels(point)}
+    panels: dict[str, list[_Drawn]] = {}
+    for point in found.points:
+        some = [_worded(factor) for factor in factors[point]]
+        for label, runs in found.runs[point].items():
+            if len(labels) == 1 and some and len(found.points) > 1:
+                name, line = ", ".join(some[1:]), some[0]
+            else:
+                name, line = ", ".join(some), label
+            panels.setdefault(name, []).append(_Drawn(Group(line, label, tuple(runs.values())), point, label))
+    return panels
+
+
+def _worded(factor: Factor) -> str:
+    return " ".join(factor) if _value(factor) is not None else factor[1]
+
+
+def _with_axis(group: Group, axis: str) -> Group:
+    """Runs whose tables have the axis as a column, where it is one that is derived."""
+    runs = [run if axis in run.metrics.columns else _derived(run, axis) for run in group.runs]
+    return Group(group.label, group.algorithm, tuple(runs))
+
+
+def _derived(run: Run, axis: str) -> Run:
+    return dataclasses.replace(run, metrics=run.metrics.with_columns(pl.Series(axis, column_of(run, axis))))
+
+
+def _printed(paper: Paper, line: _Drawn, metric: str, axis: str) -> list[tuple[float, float]]:
+    """What the paper prints of this curve: where it says so, or at the curve's end."""
+    ends = [float(column_of(run, axis)[-1]) for run in line.group.runs if run.metrics.height]
+    made = []
+    for (point, label, reading), value in paper.items():
+        if (point, label, reading.metric) == (line.point, line.label, metric) and reading.level is None:
+            if reading.at == "end":
+                made.append((min(ends, default=math.nan), value))
+            elif reading.axis == axis and not isinstance(reading.at, str):
+                made.append((reading.at, value))
+    return made
+
+
+def _sweep(title: str, found: Found, reading: Reading, factors: Mapping[str, Sequence[Factor]], paper: Paper) -> Picture:
+    """A reading over the first factor; a panel per value of the second one, or a line where one algorithm is alone."""
+    labels = list(dict.fromkeys(label for point in found.points for label in found.labels(point)))
+    alone = len(labels) == 1
+    rows: dict[str, dict[str, list[tuple[float, float, float, float, float | None]]]] = {}
+    for point in found.points:
+        first, *second = factors[point]
+        where = _worded(second[0]) if second else ""
+        for label in found.labels(point):
+            values = list(found.values(point, label, reading).values())
+            panel, line = ("", where or label) if alone else (where, label)
+            printed = paper.get((point, label, reading))
+            x = _value(first)
+            assert x is not None
+            rows.setdefault(panel, {}).setdefault(line, []).append((x, middle(values), *quartiles(values), printed))
+    across, up = Along(next(iter(factors.values()))[0][0]), along_of(reading.metric)
+    xs = [row[0] for lines in rows.values() for some in lines.values() for row in some]
+    ys = [value for lines in rows.values() for some in lines.values() for row in some for value in row[1:4]]
+    across, up = dataclasses.replace(across, log=spans_decades(xs)), dataclasses.replace(up, log=logged(ys, up))
+    panels = [
+        Lines(panel, [_swept(name, some) for name, some in lines.items()], across, up) for panel, lines in rows.items()
+    ]
+    band = QUARTILES if found.seeds > 1 else ""
+    return Picture(name_of(reading), f"{title}: {reading.words}", with_common_reach(panels), band)
+
+
+def _swept(label: str, rows: list[tuple[float, float, float, float, float | None]]) -> Line:
+    rows = sorted(rows, key=lambda row: row[0])
+    x, y, low, high = ([row[k] for row in rows] for k in range(4))
+    return Line(label, x, y, low, high, [(row[0], row[4]) for row in rows if row[4] is not None], marked=True)  # type: ignore[arg-type]
+
+
+def _value(factor: Factor) -> float | None:
+    try:
+        return float(factor[1])
+    except ValueError:
+        return None
