@@ -264,7 +264,7 @@ def test_sweeps_show_medians_and_quartiles_and_one_algorithm_alone_has_a_line_pe
     alone = {point: [run("PaME", 1, {"average_loss": [3.0, 2.0, 1.0, 0.9]})] for point in pame.points}
     objective, iterations, curves = pictures(pame, alone)
     assert [line.label for line in objective.panels[0].lines] == ["m 32", "m 64", "m 128"]
-    assert iterations.panels[0].lines[0].y == [3.0] * 6
+    assert list(iterations.panels[0].lines[0].y) == [3.0] * 6
     assert [panel.title for panel in curves.panels] == ["m 32", "m 64", "m 128"]
     assert curves.panels[0].lines[0].label == "rate 0.1"
     assert len({panel.reach for panel in curves.panels}) == 1

@@ -5,6 +5,7 @@ import signal
 import time
 from pathlib import Path
 
+import polars
 import pytest
 import tomli_w
 
@@ -118,12 +119,20 @@ def test_a_sweep_runs_every_point_and_goes_on(jobs, tmp_path, capsys):
     file, out = tmp_path / "mine.toml", tmp_path / "out"
     file.write_text(tomli_w.dumps(table(10, seeds=[1])))
     for _ in range(2):
-        sweep_command(file, ["problem.batch=4,8"], ["rounds=12"], jobs, out, [], as_json=False)
+        sweep_command(file, ["problem.batch=4,8"], ["rounds=12"], jobs, out, ["csv"], as_json=False)
     shown = capsys.readouterr().out
     assert "batch=4" in shown
     assert "batch=8" in shown
     assert RunFolder(out / "batch=8" / "DSGT-seed1").read().config["problem"]["batch"] == 8
     assert RunFolder(out / "batch=4" / "DSGT-seed1").info()["rounds"] == 12
     assert (out / "batch=4" / "report.html").exists()
+    page = (out / "sweep.html").read_text()
+    assert '<a href="batch%3D8/report.html">batch=8</a>' in page
+    ended = polars.read_csv(out / "pictures" / "accuracy-at-the-end.csv").filter(label="DSGT")
+    runs = [RunFolder(out / f"batch={k}" / "DSGT-seed1").read() for k in (4, 8)]
+    assert ended["x"].to_list() == [4, 8]
+    assert ended["value"].to_list() == [run.metrics["mean_accuracy"][-1] for run in runs]
+    for name in ("accuracy at the end", "accuracy, against delay"):
+        assert page.count(f'aria-label="mine: {name}"') == 2  # wide, narrow
     before = time.time()
     assert before > (out / "batch=4" / "DSGT-seed1" / "run.json").stat().st_mtime

@@ -2,6 +2,7 @@
 
 import json
 import os
+from xml.etree import ElementTree
 
 import pytest
 from test_cli import peerloom
@@ -12,6 +13,8 @@ from peerloom.core import ConfigError, DataError
 from peerloom.problems import Classification
 from peerloom.recipes import ALIASES, RECIPES, Form, Found, outcome
 from peerloom.recipes.estimate import estimate
+from peerloom.recipes.pictures import pictures
+from peerloom.reports.sheet import NARROW, draw
 from peerloom.runs import RunFolder, folder_name, simulate
 
 pytestmark = pytest.mark.filterwarnings("ignore::peerloom.errors.Caution")
@@ -46,6 +49,13 @@ def test_every_recipe_runs_in_its_tiny_form_and_decides_nothing(paper, figure, t
     for check in recipe.checks:  # a label that no run has would leave a check without parts
         parts = check(Found(runs)).parts
         assert parts or len(recipe.points) > 2 or check.name == "estimates", check.name
+    drawn = pictures(recipe, runs)
+    assert drawn
+    assert len({picture.name for picture in drawn}) == len(drawn)
+    for picture in drawn:
+        assert len(draw(picture)) < 100_000
+        assert ElementTree.fromstring(draw(picture, NARROW)).tag.endswith("svg")
+        assert picture.table().height
 
 
 @pytest.mark.parametrize(("paper", "figure"), ALL)
@@ -220,16 +230,35 @@ def test_the_command_reproduces_goes_on_and_sums_up(tmp_path, capsys):
         text = (tmp_path / page).read_text()
         assert "not decided here: 2" in text
         assert "peerloom reproduce dspodfl fig3d --tiny" in text
+    (picture,) = (tmp_path / "pictures").iterdir()
+    assert f"](pictures/{picture.name})" in (tmp_path / "page.md").read_text()
+    assert picture.name == "dspodfl-fig3d-accuracy-at-the-end.svg"
+    assert picture.read_text() in (tmp_path / "page.html").read_text()
+    assert picture.read_text() in (out / "outcome.html").read_text()  # drawn anew from the runs, to the same bytes
     with pytest.raises(DataError, match=r"no outcome\.json"):
         summary_command([tmp_path / "nowhere"], None, False)
 
 
 def test_the_command_takes_its_options(tmp_path):
-    words = ["reproduce", "spod-gt", "fig3d", "--tiny", "--point", "0.1", "--jobs", "2", "--out", "out"]
+    words = [
+        "reproduce",
+        "spod-gt",
+        "fig3d",
+        "--tiny",
+        "--point",
+        "0.1",
+        "--jobs",
+        "2",
+        "--out",
+        "out",
+        "--export",
+        "parquet",
+    ]
     done = peerloom(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "What the paper says" in done.stdout
     assert (tmp_path / "out/step-0.1/report.html").exists()
+    assert (tmp_path / "out/pictures/mean-accuracy-delay-both-ways.parquet").exists()
     assert json.loads((tmp_path / "out/outcome.json").read_text())["command"].endswith("fig3d --tiny --point 0.1")
 
 

@@ -71,6 +71,18 @@ def exact(tmp_path_factory):
     ]
 
 
+def test_classes_are_shown_where_they_were_dealt_unevenly(learned, tmp_path):
+    dealt = problems.Classification("softmax", problems.digits(), problems.Labels(per_client=5))
+    runs = [run_in(tmp_path, dealt, DSpodFL(lr=0.5), seed, rounds=2) for seed in (1, 2)]
+    page = text_of(runs, tmp_path)
+    assert "which client holds which classes" in page
+    for run in runs:
+        shown = re.findall(r"<title>class (\d+), client (\d+): ([\d,]+) samples", page)
+        for label, client, count in ((k, i, n) for k, line in enumerate(run.holdings) for i, n in enumerate(line) if n):
+            assert (str(label), str(client), f"{count:,}") in shown
+    assert "which client holds which classes" not in text_of(learned, tmp_path)  # IID
+
+
 def text_of(runs, tmp_path, title="A title"):
     return write_report(runs, tmp_path / "deep" / "report.html", title).read_text(encoding="utf-8")
 

@@ -45,6 +45,9 @@ def test_a_run_leaves_all_that_is_needed(tmp_path):
     assert run.info["status"] == "done"
     assert run.info["seed"] == 3
     assert run.info["versions"]["torch"] == torch.__version__
+    data, parts = result.experiment.problem.data, result.experiment.problem.deal(6, pl.core.Draws(3))
+    assert run.holdings == [[int((data.y[part] == label).sum()) for part in parts] for label in range(data.classes)]
+    assert np.array(run.holdings).sum(axis=1).tolist() == np.bincount(data.y).tolist()
     assert run.metrics.equals(result.metrics)
     assert run.metrics["round"].to_list() == [0, 7, 14, 21, 28, 35, 40]
     with np.load(tmp_path / "state.npz", allow_pickle=False) as state:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ..reports.picture import Dot, Dots, Picture
-from ..reports.scales import Along, spans_decades
+from ..reports.scales import Along, Unit, spans_decades
 from .readings import Found, Reading, middle, quartiles, words_of
 
 __all__ = ["QUARTILES", "Paper", "along_of", "dots_panel", "logged", "name_of", "table_picture"]
@@ -38,8 +38,8 @@ def dots_panel(title: str, dots: Sequence[Dot], metric: str) -> Dots:
 
 def along_of(metric: str) -> Along:
     """The axis of a column."""
-    unit = "%" if "accuracy" in metric else "B" if metric.endswith("bytes") else ""
-    return Along(words_of(metric), log=metric == "consensus", unit=unit)  # type: ignore[arg-type]
+    unit: Unit = "%" if "accuracy" in metric else "B" if metric.endswith("bytes") else ""
+    return Along(words_of(metric), log=metric == "consensus", unit=unit)
 
 
 def logged(values: Sequence[float], along: Along) -> bool:

@@ -9,6 +9,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import polars as pl
 
@@ -142,7 +143,7 @@ def _sweep(title: str, found: Found, reading: Reading, factors: Mapping[str, Seq
     """A reading over the first factor; a panel per value of the second one, or a line where one algorithm is alone."""
     labels = list(dict.fromkeys(label for point in found.points for label in found.labels(point)))
     alone = len(labels) == 1
-    rows: dict[str, dict[str, list[tuple[float, float, float, float, float | None]]]] = {}
+    rows: dict[str, dict[str, list[_Row]]] = {}
     for point in found.points:
         first, *second = factors[point]
         where = _worded(second[0]) if second else ""
@@ -152,7 +153,7 @@ def _sweep(title: str, found: Found, reading: Reading, factors: Mapping[str, Seq
             printed = paper.get((point, label, reading))
             x = _value(first)
             assert x is not None
-            rows.setdefault(panel, {}).setdefault(line, []).append((x, middle(values), *quartiles(values), printed))
+            rows.setdefault(panel, {}).setdefault(line, []).append(_Row(x, middle(values), *quartiles(values), printed))
     across, up = Along(next(iter(factors.values()))[0][0]), along_of(reading.metric)
     xs = [row[0] for lines in rows.values() for some in lines.values() for row in some]
     ys = [value for lines in rows.values() for some in lines.values() for row in some for value in row[1:4]]
@@ -164,10 +165,19 @@ def _sweep(title: str, found: Found, reading: Reading, factors: Mapping[str, Seq
     return Picture(name_of(reading), f"{title}: {reading.words}", with_common_reach(panels), band)
 
 
-def _swept(label: str, rows: list[tuple[float, float, float, float, float | None]]) -> Line:
-    rows = sorted(rows, key=lambda row: row[0])
-    x, y, low, high = ([row[k] for row in rows] for k in range(4))
-    return Line(label, x, y, low, high, [(row[0], row[4]) for row in rows if row[4] is not None], marked=True)  # type: ignore[arg-type]
+class _Row(NamedTuple):
+    """A reading at one value of what is varied: median, quartiles and the paper's number."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    paper: float | None
+
+
+def _swept(label: str, rows: list[_Row]) -> Line:
+    x, y, low, high, _ = zip(*sorted(rows), strict=True)
+    return Line(label, x, y, low, high, [(row.x, row.paper) for row in rows if row.paper is not None], marked=True)
 
 
 def _value(factor: Factor) -> float | None:
