@@ -281,3 +281,19 @@ def test_reports_have_static_pictures_of_every_curve():
     held = report_pictures(runs)[-1]
     assert [panel.counts for panel in held.panels] == [[[3, 0], [0, 4]]] * 2
     assert held.table().filter(client=0)["share"].to_list() == [1.0, 0.0] * 2
+
+
+def test_many_long_curves_make_no_large_picture():
+    """A single one keeps every point, or a sawtooth would vanish; many share what there is."""
+    rounds = 2000
+    teeth = {
+        "mean_accuracy": [0.1 + 0.2 * (k % 5) for k in range(rounds)],
+        "delay_both_ways": [float(k) for k in range(rounds)],
+    }
+    recipe = RECIPES["spod-gt"]["fig3a"]
+    many = {point: [run(label, 1, teeth) for label in "ABCDE"] for point in recipe.points}
+    *_, curves = pictures(recipe, many)
+    assert len(curves.panels) == len(recipe.points) == 10
+    assert len(draw(curves)) < 100_000
+    (alone,) = pictures(RECIPES["spod-gt"]["fig2a"], {"": [run("A", 1, {name: some[:500] for name, some in teeth.items()})]})
+    assert len(alone.panels[0].lines[0].x) == 500

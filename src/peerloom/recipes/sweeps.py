@@ -72,10 +72,11 @@ def _curves(
     across = axis, Along(words_of(axis))
     up = metric, along_of(metric)
     panels = []
-    for name, lines in _grouped(found, factors).items():
+    grouped = _grouped(found, factors)
+    for name, lines in grouped.items():
         curved = [line for line in lines if max(run.metrics.height for run in line.group.runs) > 2]
         printed = {line.group.label: _printed(paper, line, metric, axis) for line in curved}
-        panel = curve_panel(name, [_with_axis(line.group, axis) for line in curved], across, up, printed)
+        panel = curve_panel(name, [_with_axis(line.group, axis) for line in curved], across, up, printed, len(grouped))
         panels += [panel] if panel is not None else []
     if not panels or len(panels) > _MOST_PANELS:
         return None

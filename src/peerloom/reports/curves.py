@@ -15,7 +15,7 @@ __all__ = ["Curve", "curve", "onset", "wants_log"]
 
 Floats = NDArray[np.float64]
 
-_MOST_POINTS = 400  # more than a screen shows
+_MOST_POINTS = 600  # more than a screen shows
 _EARLY = 0.05  # a climb that is half done in this share of the axis cannot be read on a linear one
 
 

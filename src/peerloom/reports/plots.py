@@ -20,7 +20,7 @@ __all__ = ["RANGE", "curve_panel", "report_pictures", "with_common_reach"]
 
 RANGE = "band: least to largest over seeds"
 
-_POINTS = 2500  # of all lines of a panel together: what keeps a picture small
+_POINTS = 2500  # of all lines of a picture together: what keeps it below 100 kB
 _FEWEST = 40  # of one line
 
 # The axes of a report's curves, and the columns they are of.
@@ -33,17 +33,18 @@ def curve_panel(
     across: tuple[str, Along],
     up: tuple[str, Along],
     paper: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+    beside: int = 1,
 ) -> Lines | None:
     """A line for every group, of one column over another; nothing where no run has both.
 
-    `paper` has printed points by label. The horizontal axis is logarithmic where a linear one would hide the climb; the
-    vertical one where it says so.
+    `paper` has printed points by label, `beside` is how many panels the picture has, which share its points. The horizontal
+    axis is logarithmic where a linear one would hide the climb; the vertical one where it says so.
     """
     (x, along), (y, upwards) = across, up
     found = [one for group in groups if (one := curve(group, x, y, positive=upwards.log))]
     if not found:
         return None
-    most = max(_FEWEST, _POINTS // len(found))
+    most = max(_FEWEST, _POINTS // (beside * len(found)))
     lines = [_line(one, most, (paper or {}).get(one.label, ())) for one in found]
     log = wants_log(found)
     return Lines(title, lines, replace(along, log=log), upwards, onset(found) if log else 0.0)
