@@ -13,6 +13,7 @@ import tomli_w
 from .core import ConfigError, nearest
 from .experiment import Evaluate, Experiment
 from .registry import build, describe
+from .schedules import Measured
 
 __all__ = ["Comparison", "comparison_from", "experiment_to_toml", "override", "read_file"]
 
@@ -30,7 +31,7 @@ KEYS: dict[str, str] = {
     "x0": "the first model, a list of numbers; by default the problem's own",
     "graph": "who may talk to whom",
     "schedule": "who computes and which links fire",
-    "resources": "how able clients and links are; by default the schedule",
+    "resources": "how able clients and links are; by default the schedule, 'measured': found out by peers",
     "message": "what a link carries",
     "problem": "what is minimised",
     "evaluate": "when models are judged: every = N, or grid = 'log'",
@@ -103,8 +104,10 @@ def comparison_from(table: Table, name: str = "experiment") -> Comparison:
         for where, rule in rules:
             own = {key: rule[key] for key in _OWN if key in rule}
             arguments = {key: value for key, value in rule.items() if key not in _OWN}
-            shared = build("schedules", table.get("schedule", "Always"), "schedule")
-            given = "resources" in table
+            resources = build("schedules", table["resources"], "resources") if "resources" in table else None
+            # Whoever asks for measured resources wants them to decide who acts, unless a schedule is given beside them.
+            usual = "measured" if isinstance(resources, Measured) else "Always"
+            shared = build("schedules", table.get("schedule", usual), "schedule")
             schedule = build("schedules", own["schedule"], f"{where}.schedule") if "schedule" in own else shared
             experiments.append(
                 Experiment(
@@ -118,7 +121,7 @@ def comparison_from(table: Table, name: str = "experiment") -> Comparison:
                     x0=table.get("x0"),
                     dtype=table.get("dtype", "float32"),
                     evaluate=_evaluate(table.get("evaluate", {})),
-                    resources=build("schedules", table["resources"], "resources") if given else shared,
+                    resources=shared if resources is None else resources,
                     until_delay=_number(table["until_delay"], "until_delay", float) if "until_delay" in table else None,
                     until_settled=(
                         _number(table["until_settled"], "until_settled", float) if "until_settled" in table else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor
 from .core import Algorithm, Caution, ConfigError, Message, Network, Plan, Problem, Schedule, check_message, check_needs
 from .messages import Dense
 from .problems import Zero
-from .schedules import Always, planned
+from .schedules import Always, Measured, Replay, is_measured, planned, with_measured
 
 __all__ = ["Evaluate", "Experiment"]
 
@@ -62,7 +62,8 @@ class Experiment:
                last three evaluations of sum_i f_i(mean of x) have a standard deviation below it (PaME's rule)
     seed       all randomness of the run
     x0         the first models: one vector, or one per row; by default the problem's own start
-    resources  how able clients and links are, for the delays; by default the schedule as it was given
+    resources  how able clients and links are, for the delays; by default the schedule as it was given. `Measured`, here or
+               in the schedule, is found out by peers before the first round
     """
 
     graph: Network
@@ -118,7 +119,22 @@ class Experiment:
     @property
     def active_schedule(self) -> Schedule:
         """The schedule that really runs: as given, or as the algorithm's plan uses it."""
-        return planned(self.schedule, getattr(self.algorithm, "plan", Plan()), self.resources or self.schedule)
+        return planned(self.schedule, getattr(self.algorithm, "plan", Plan()), self.able)
+
+    @property
+    def able(self) -> Schedule:
+        """What says how able clients and links are: the resources, or the schedule; a replay knows what was measured."""
+        replayed = isinstance(self.resources, Measured) and isinstance(self.schedule, Replay)
+        return self.schedule if self.resources is None or replayed else self.resources
+
+    @property
+    def measures(self) -> bool:
+        """Whether something must be measured before the first round, which only peers can do."""
+        return is_measured(self.schedule) or is_measured(self.able)
+
+    def measured(self, found: Schedule) -> Experiment:
+        """The same experiment with what was found in the place of `Measured`."""
+        return replace(self, schedule=with_measured(self.schedule, found), resources=with_measured(self.able, found))
 
     @property
     def torch_dtype(self) -> torch.dtype:

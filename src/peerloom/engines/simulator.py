@@ -77,7 +77,7 @@ def build_net(
         exp.message,
         exp.problem.bind(workers, draws),
         draws,
-        resources=(exp.resources or exp.schedule).bind(exp.graph, draws),
+        resources=exp.able.bind(exp.graph, draws),
         wire=wire,
     )
 

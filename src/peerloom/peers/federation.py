@@ -24,6 +24,7 @@ from ..schedules import Record
 from ..transport import Home, Link, Member, Roster
 from .decisions import Journal
 from .keep import Keep
+from .measuring import known
 from .processes import start_row
 from .row import spec_hash
 from .samples import leaves_data_to_sites
@@ -128,8 +129,8 @@ class Federation:
     @torch.no_grad()
     def collect(self) -> None:
         """Put the rows' own measurements and models together into one run folder, as `simulate` leaves one."""
-        exp = self.exp
-        keeps = [Keep(run_folder(home, exp), spec_hash(exp)) for home in self.homes]
+        keeps = [Keep(run_folder(home, self.exp), spec_hash(self.exp)) for home in self.homes]
+        exp = known(self.exp, keeps[0].folder)
         net = build_net(exp)
         first = exp.start(net.place.rows.tolist()).to(net.place.dtype)
         state_type = type(exp.algorithm.init(first, net))
@@ -146,13 +147,15 @@ class Federation:
         ledger = _together(exp, [point.ledger.arrays() for point in ends])
         self.folder.save(Checkpoint(ends[0].t, state, ledger), rows)
         if not self._free:  # where nobody waits, links do not fire round by round
-            self.folder.save_fired(_fired(exp, net.activity, ends[0].t, [keep.journal() for keep in keeps]))
+            record = Record(exp.graph, net.resources if self.exp.measures else None)
+            _note_fired(record, exp, net.activity, ends[0].t, [keep.journal() for keep in keeps])
+            self.folder.save_fired(record)
+        self.folder.save_network(exp)
         self.folder.mark("done", rounds=ends[0].t, engine="peers")
 
 
-def _fired(exp: Experiment, activity: Activity, rounds: int, journals: list[Journal]) -> Record:
+def _note_fired(record: Record, exp: Experiment, activity: Activity, rounds: int, journals: list[Journal]) -> None:
     """What really fired: what the schedule says, without what was missed, skipped or held back."""
-    record = Record(exp.graph)
     silent = [
         (decision.round, *((row, decision.row) if decision.kind == "held" else (decision.row, row)))
         for row, journal in enumerate(journals)
@@ -165,7 +168,6 @@ def _fired(exp: Experiment, activity: Activity, rounds: int, journals: list[Jour
             for name, links in exp.graph.layers.items():
                 live[name] &= ~((links.src == source) & (links.dst == target))
         record.note(activity.nodes(t), live)
-    return record
 
 
 def _together(exp: Experiment, accounts: list[Any]) -> Ledger:

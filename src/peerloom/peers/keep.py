@@ -40,6 +40,7 @@ class Keep:
     checkpoint-0.npz, checkpoint-1.npz   written in turn, each with its own hash: one of them can always be read
     metrics.jsonl                        one line per evaluation
     judged/ROUND.npz                     the model that was judged, and the account then
+    measured.json                        seconds per gradient and message, where resources are measured (see `measuring`)
     status.json                          how it stands, a second or two old while it runs (see `status`)
     """
 

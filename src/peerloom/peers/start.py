@@ -17,6 +17,7 @@ from ..experiment import Experiment
 from ..transport import Endpoint, Event, History, Home, Roster, RunIdentity, Settings
 from ..transport.roster import parse_address
 from .keep import Keep
+from .measuring import check_measured, in_words, measure, probes
 from .metrics import MetricsPage
 from .row import AskedToStop, RowResult, RowRun, spec_hash
 from .samples import with_samples
@@ -112,15 +113,20 @@ def start_peer(
     check_deadline(exp, deadline)
     if free:
         check_free(exp)
+    check_measured(exp)
     exp = with_samples(exp, row, data, label)
     shape = Shape.of(exp, row, deadline, free)
     folder = run_folder(home, exp)
-    run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), shape.channels)
+    run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), shape.channels | probes(exp, shape))
     where = parse_address(listen or (home.addresses[0] if home.addresses else "127.0.0.1:7400"))
     written = History(folder / "history.jsonl", home.identity.id) if history else None
     chosen = shape.settings(settings or Settings())
     keep = Keep(folder, spec_hash(exp))
     with Endpoint(home.identity, home.roster, run, folder, where, chosen, on_event, written) as post:
+        if exp.measures:
+            exp = measure(exp, row, post, folder, shape, chosen.wait)
+            if on_event is not None:
+                on_event(Event("measured", "", in_words(exp, row)))
         work = RowRun(exp, row, post, keep, shape, on_round=on_round)
 
         def look() -> dict[str, Any]:

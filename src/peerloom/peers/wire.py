@@ -16,6 +16,7 @@ from ..core import Cargo, Delivery, Late, Links
 from ..engines import build_net
 from ..errors import PeerError
 from ..experiment import Experiment
+from ..schedules import Bernoulli
 from ..transport import Channel, Parcel, Post, Receipt, Settings, Skipped, Wanted
 from .decisions import Decision, Journal, Tag
 
@@ -186,7 +187,8 @@ class Shape:
     def of(cls, exp: Experiment, row: int, deadline: float | None = None, free: bool = False) -> Shape:
         """Two rounds with nobody tell."""
         probe = _Probe()
-        net = build_net(exp, np.array([row]), wire=probe)
+        # Whatever is measured later, the same travels.
+        net = build_net(exp.measured(Bernoulli(0.5, 0.5)) if exp.measures else exp, np.array([row]), wire=probe)
         state = exp.algorithm.init(exp.start([row]).to(net.place.dtype), net)
         for net.t in (1, 2):
             state = exp.algorithm.step(state, net)

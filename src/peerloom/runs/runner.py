@@ -18,7 +18,7 @@ from ..engines import Checkpoint, build_net, iterate
 from ..engines import Path as MixPath
 from ..experiment import Experiment
 from ..measures import measure
-from ..schedules import Record
+from ..schedules import NOTHING_TO_MEASURE, Record
 from .store import RunFolder, metrics_table
 
 __all__ = ["Result", "simulate"]
@@ -60,6 +60,8 @@ def simulate(
     that was never stopped. `on_round` is told of every round; `stop` is asked after each whether to stop there. With
     `record` the folder also keeps what fired, for `schedules.Replay`.
     """
+    if exp.measures:
+        raise ConfigError(NOTHING_TO_MEASURE)  # before a folder is made for it
     if record and out is None:
         raise ConfigError("A record needs a folder to lie in: give `out`.")
     folder = _folder(exp, out, resume)

@@ -39,7 +39,7 @@ from ..core import ConfigError, DataError, Draws, Ledger
 from ..engines import Checkpoint
 from ..experiment import Experiment
 from ..problems import Classification
-from ..schedules import Record
+from ..schedules import Bernoulli, Record
 from ..theory import predict
 
 __all__ = ["Run", "RunFolder", "find_runs"]
@@ -81,7 +81,7 @@ class RunFolder:
         for left_over in ("run.json", "state.npz", "metrics.parquet", "fired.npz", "advice.json", "holdings.json"):
             (path / left_over).unlink(missing_ok=True)
         folder._text("config.toml", text)
-        folder._text("network.json", json.dumps(_network(exp)))
+        folder.save_network(exp)
         if held := _holdings(exp):
             folder._text("holdings.json", json.dumps(held))
         folder.mark("running", label=exp.name, seed=exp.seed, algorithm=type(exp.algorithm).__name__, versions=_versions())
@@ -93,6 +93,10 @@ class RunFolder:
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         known = self.info() if (self.path / "run.json").exists() else {"started": now}
         self._text("run.json", json.dumps(known | facts | {"status": status, "updated": now}, indent=1))
+
+    def save_network(self, exp: Experiment) -> None:
+        """The graph, and how able its rows and links are."""
+        self._text("network.json", json.dumps(_network(exp)))
 
     def info(self) -> dict[str, Any]:
         """What run.json says."""
@@ -210,8 +214,9 @@ def comparison_at(path: Path) -> Comparison:
 
 
 def _network(exp: Experiment) -> dict[str, Any]:
-    """The graph with the probabilities of the first round, as a report draws it."""
-    resources = (exp.resources or exp.schedule).bind(exp.graph, Draws(exp.seed))
+    """The graph with the probabilities of the first round, as a report draws it; 1 where they are still to be measured."""
+    known = exp.measured(Bernoulli()) if exp.measures else exp
+    resources = known.able.bind(exp.graph, Draws(exp.seed))
     where = exp.graph.positions
     clipped = resources.clipped() if hasattr(resources, "clipped") else (0, 0)
     return {

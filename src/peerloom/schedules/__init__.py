@@ -5,6 +5,7 @@ from . import laws
 from .bernoulli import Bernoulli, BernoulliActivity
 from .fixed import Always, Cycle, Every, Explicit
 from .hub_rounds import HubRounds
+from .measured import NOTHING_TO_MEASURE, Measured, from_seconds, is_measured, with_measured
 from .planned import planned
 from .random_links import Epidemic, OneEdge, OneNode, OnePeer
 from .replay import Record, Replay
@@ -12,6 +13,7 @@ from .sampled import Sampled, Split
 from .waiting import Waiting
 
 __all__ = [
+    "NOTHING_TO_MEASURE",
     "SCHEDULES",
     "Always",
     "Bernoulli",
@@ -21,6 +23,7 @@ __all__ = [
     "Every",
     "Explicit",
     "HubRounds",
+    "Measured",
     "OneEdge",
     "OneNode",
     "OnePeer",
@@ -29,8 +32,11 @@ __all__ = [
     "Sampled",
     "Split",
     "Waiting",
+    "from_seconds",
+    "is_measured",
     "laws",
     "planned",
+    "with_measured",
 ]
 
 SCHEDULES: dict[str, type[Schedule]] = {
@@ -48,4 +54,5 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "Sampled": Sampled,
     "Split": Split,
     "Waiting": Waiting,
+    "measured": Measured,
 }

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Activity, ConfigError, DataError, Draws, Network
+from .bernoulli import Bernoulli
 from .fixed import FixedActivity, recorded_at
 
 __all__ = ["Record", "Replay"]
@@ -24,9 +25,14 @@ class Record:
     """Who computed and which links carried something, round by round from 0 on.
 
     Links are in the order of the network, whose ends the record keeps too, so that a replay on another graph is refused.
+    `measured`: the resources, where the run had measured them.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, measured: Activity | None = None) -> None:
+        self._able: dict[str, NDArray[Any]] = {}
+        if measured is not None:
+            self._able = {"able/nodes": measured.node_probability(0)}
+            self._able |= {f"able/links/{name}": measured.link_probability(0, name) for name in network.layers}
         self._nodes: list[Packed] = []
         self._links: dict[str, list[Packed]] = {name: [] for name in network.layers}
         self._ends = {name: np.stack([links.src, links.dst]) for name, links in network.layers.items()}
@@ -50,15 +56,15 @@ class Record:
         found: dict[str, NDArray[Any]] = {"nodes": np.stack(self._nodes)}
         for name, rounds in self._links.items():
             found |= {f"links/{name}": np.stack(rounds), f"ends/{name}": self._ends[name]}
-        return found
+        return found | self._able
 
 
 @dataclass(frozen=True)
 class Replay:
     """What fired in a recorded run, fires again: `run` is the folder of a run, or the record itself (fired.npz).
 
-    `peerloom run FILE --record` makes one. The graph must be that of the run. Resources are d = b = 1: give the run's own
-    schedule as `resources` where delays are to be compared.
+    `peerloom run FILE --record` makes one. The graph must be that of the run. Resources are those that the run measured, or
+    else d = b = 1: give the run's own schedule as `resources` where delays are to be compared.
     """
 
     run: str
@@ -83,7 +89,17 @@ class Replay:
             name: recorded_at(f"Replay.links of layer {name}", _opened(tables[f"links/{name}"], len(links)))
             for name, links in network.layers.items()
         }
-        return FixedActivity(network, nodes, lambda t, layer: links_at[layer](t))
+        return FixedActivity(network, nodes, lambda t, layer: links_at[layer](t), _able(tables, network, draws))
+
+
+def _able(tables: dict[str, NDArray[Any]], network: Network, draws: Draws) -> Activity | None:
+    """What the run had measured, if it had."""
+    if "able/nodes" not in tables:
+        return None
+    links = np.zeros((network.rows, network.rows))
+    for name, layer in network.layers.items():
+        links[layer.dst, layer.src] = tables[f"able/links/{name}"]
+    return Bernoulli(nodes=tables["able/nodes"], links=links).bind(network, draws)
 
 
 def _opened(packed: Packed, count: int) -> Bools:

@@ -39,7 +39,7 @@ def costs(exp: Experiment, beat: Rhythm) -> Costs:
     """How often links fire and clients compute, times what one of them costs this rule, which a dry round tells."""
     per_link, bits, per_client = _dry_round(exp)
     draws, network = Draws(exp.seed), exp.graph
-    resources = (exp.resources or exp.schedule).bind(network, draws)
+    resources = exp.able.bind(network, draws)
     transmission = sum(
         float((beat.links[name] * per_link[name] / resources.link_probability(1, name)) @ links.share) / links.rows
         for name, links in network.layers.items()
