@@ -123,13 +123,12 @@ def run_measured(exp, identities, folder, seed, crashes, deadline=None):  # noqa
     ids = [member.id for member in roster.members]
     shape = Shape.of(exp, 0, deadline)
     run = RunIdentity("test", spec_hash(exp), shape.channels | probes(exp, shape))
-    chosen = shape.settings(Settings(wait=600.0))
-    network = MemoryNetwork(roster, run, seed, SLOW, chosen)
+    network = MemoryNetwork(roster, run, seed, SLOW, shape.settings(Settings(wait=600.0)))
 
     def program(row):
         def go(post):
             keep = Keep(folder / str(row), spec_hash(exp))
-            found = measure(exp, row, post, keep.folder, shape, chosen.wait)
+            found = measure(exp, row, post, keep.folder, shape)
             return RowRun(found, row, post, keep, shape).run()
 
         return go

@@ -21,6 +21,7 @@ from peerloom.errors import ConfigError, DataError, PeerError
 from peerloom.messages import ANQ, Coordinates, SignTopK
 from peerloom.peers.decisions import read_decisions
 from peerloom.peers.federation import Federation, found_on_this_machine
+from peerloom.peers.free import FreeWire
 from peerloom.peers.keep import Keep
 from peerloom.peers.processes import context
 from peerloom.peers.replay import DecisionsWire, replay
@@ -30,7 +31,19 @@ from peerloom.peers.wire import Shape
 from peerloom.runs import RunFolder
 from peerloom.schedules import Bernoulli
 from peerloom.testing import graph_for
-from peerloom.transport import Faults, Home, Identity, Link, Member, MemoryNetwork, Roster, RunIdentity, Settings
+from peerloom.transport import (
+    Faults,
+    Home,
+    Identity,
+    Link,
+    LinkState,
+    Member,
+    MemoryNetwork,
+    Parcel,
+    Roster,
+    RunIdentity,
+    Settings,
+)
 
 MESSAGES = {"CHOCO": SignTopK(0.4), "ANQNIDS": ANQ(), "PaME": Coordinates(0.5), "SpodGT": Coordinates(0.5)}
 
@@ -259,13 +272,107 @@ def test_free_peers_come_to_agree_and_to_the_optimum(identities, tmp_path):
 
 
 def test_what_cannot_be_free_is_refused():
-    for name in ("CHOCO", "NIDS"):
+    for name in ("CHOCO", "NIDS", "DistributedSGD", "FedDR"):  # hubs whose rule needs every worker, too
         with pytest.raises(ConfigError, match="wait for each other"):
             check_free(experiment(name))
-    with pytest.raises(ConfigError, match="hubs"):
-        check_free(experiment("MLLSGD"))
+    for name in ("MLLSGD", "HLSGD", "LocalSGD", "FedAvg"):
+        check_free(experiment(name))
     with pytest.raises(ConfigError, match="whole"):
         check_free(experiment("PaME"))
+
+
+# -- hubs that wait for nobody
+
+
+class HeardBy:
+    """A post in which the newest of every neighbour is what a test puts there; what is sent is noted."""
+
+    wait = 60.0
+
+    def __init__(self, roster, me):
+        self.roster, self.me, self.there, self.sent, self.later, self.down = roster, me, {}, [], [], 0.0
+
+    def put(self, row, turn, round, value):
+        peer = self.roster.members[row].id
+        self.there[peer, turn] = Parcel(turn, round, turn, np.full(1, float(value)), peer)
+
+    def wait_news(self, seen, seconds):
+        self.later.pop(0)()
+        return seen + 1
+
+    def newest(self, peer, channel):
+        return self.there.get((peer, channel))
+
+    def send(self, peer, parcel, keep):
+        self.sent.append((self.roster.row(peer), parcel.turn, parcel.body.tolist()))
+
+    def links(self):
+        return [LinkState(self.roster.members[0].id, "worker", "in", not self.down, self.down)]
+
+
+def alone(row, identities):
+    """One row of two workers under a hub, whose weights are 1/4 and 3/4, over a post that the test fills."""
+    graph = pl.graphs.hubs(pl.graphs.from_edges(1, []), [2], weights=[1, 3])
+    exp = pl.Experiment(
+        graph, pl.problems.Quadratic(np.zeros((2, 1, 1)), np.zeros((2, 1))), pl.algorithms.MLLSGD(0.1),
+        pl.schedules.HubRounds(1), rounds=9, dtype="float64",
+    )  # fmt: skip
+    roster = roster_for(graph, identities)
+    post = HeardBy(roster, roster.members[row].id)
+    return exp, post, build_net(exp, np.array([row]), wire=FreeWire(post, row, Shape.of(exp, row, free=True)))
+
+
+def test_a_free_hub_averages_the_newest_of_every_worker(identities):
+    """z = sum of v_i x_i over the newest that each has sent; the weight of one that never spoke stays with the hub."""
+    exp, post, net = alone(2, identities)
+    state = exp.algorithm.init(torch.zeros(1, 1, dtype=torch.float64), net)
+    story = [({0: 8.0}, 0.25 * 8.0), ({1: 4.0}, 0.25 * 8.0 + 0.75 * 4.0), ({0: 0.0, 1: 0.0}, 0.0), ({0: 4.0}, 0.25 * 4.0)]
+    for t, (news, wanted) in enumerate(story, start=1):
+        for row, value in news.items():
+            post.put(row, 1, t, value)
+        net.t, post.sent = t, []
+        state = exp.algorithm.step(state, net)
+        assert state.x.item() == wanted
+        assert post.sent == [(0, 3, [wanted]), (1, 3, [wanted])]
+
+
+def test_a_free_hub_goes_on_with_its_fastest_worker_and_not_before(identities):
+    exp, post, net = alone(2, identities)
+    post.put(1, 1, 4, 7.0)  # the slower one
+    post.later = [lambda: post.put(0, 1, 5, 1.0), lambda: post.put(0, 1, 6, 3.0)]
+    net.t = 6
+    found = exp.algorithm.step(exp.algorithm.init(torch.zeros(1, 1, dtype=torch.float64), net), net)
+    assert found.x.item() == 0.25 * 3.0 + 0.75 * 7.0
+    assert not post.later
+    post.down = 61.0
+    net.t = 7
+    with pytest.raises(PeerError, match="All workers of this hub are down"):
+        exp.algorithm.step(found, net)
+
+
+def test_a_free_worker_takes_the_newest_of_its_hub(identities):
+    exp, post, net = alone(0, identities)
+    x = exp.algorithm.init(torch.ones(1, 1, dtype=torch.float64), net)
+    for t, (news, wanted) in enumerate([(None, 1.0), (5.0, 5.0), (None, 5.0), (7.0, 7.0)], start=1):
+        if news is not None:
+            post.put(2, 3, t, news)
+        net.t = t
+        assert exp.algorithm.step(x, net).x.item() == wanted
+
+
+def test_free_hubs_come_to_what_waiting_ones_come_to(identities, tmp_path):
+    """With full gradients a round is a contraction in the largest of the rows' norms, so old models only delay it.
+
+    Workers differ threefold in speed, one is killed and goes back to a checkpoint, and messages are lost.
+    """
+    graph = pl.graphs.hubs(pl.graphs.complete(2), [2, 1], weights=[1, 2, 3])
+    rule, problem = pl.algorithms.MLLSGD(lr=0.3), pl.testing.random_quadratic(3, 5)
+    exp = pl.Experiment(graph, problem, rule, pl.schedules.HubRounds(2), rounds=320, seed=2, dtype="float64")
+    results = run_in_memory(exp, identities, tmp_path, Faults(loss=0.1), seed=4, crashes=[(0.5, 1, 0.1)], free=True)
+    x = torch.cat([result.state.x for result in results])
+    wanted = simulated(replace(exp, rounds=600)).state.x
+    distances = torch.linalg.vector_norm(exp.start(range(5)) - wanted, dim=1)
+    assert torch.linalg.vector_norm(x - wanted, dim=1).max() < 2e-3 * distances.min()
 
 
 # -- what a peer keeps
@@ -415,6 +522,20 @@ def test_processes_that_do_not_wait_for_the_slow(how, tmp_path):
         again = pl.simulate(replace(exp, schedule=pl.schedules.Replay(str(tmp_path / "run"))), path="links")
         with np.load(tmp_path / "run" / "state.npz") as file:
             assert np.array_equal(file["state/x"], again.state.x.numpy())
+
+
+@pytest.mark.usefixtures("small_threads")
+def test_free_hubs_between_processes(tmp_path):
+    """A hub ends with its workers, not before them: each row does all its rounds, and nobody stays where it began."""
+    graph = pl.graphs.hubs(pl.graphs.complete(2), [2, 1])
+    rule, rhythm = pl.algorithms.MLLSGD(lr=0.1), pl.schedules.HubRounds(2)
+    exp = pl.Experiment(graph, pl.testing.random_quadratic(3, 5), rule, rhythm, rounds=100, dtype="float64")
+    federation = Federation(exp, tmp_path / "run", free=True)
+    federation.run()
+    federation.collect()
+    assert {(s["status"], s["round"]) for s in federation.status()} == {("done", 100)}
+    with np.load(tmp_path / "run" / "state.npz") as file:
+        assert (np.abs(file["state/x"] - exp.start(range(5)).numpy()).max(axis=1) > 0.01).all()
 
 
 @pytest.mark.usefixtures("small_threads")

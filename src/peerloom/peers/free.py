@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core import Cargo, Delivery, Links
+from ..errors import PeerError
 from ..transport import Flow, Inflow, Outflow, Parcel, Post
 from .decisions import Tag
 from .wire import Memory, Shape
@@ -31,13 +32,14 @@ Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 Place = tuple[int, int, int]  # turn, other row, column
 _NEVER = np.zeros(3, np.int64)
+_LOOK = 1.0  # seconds between two looks at links that are down
 
 
 class FreeWire:
     """Sends the newest and takes the newest; one slot per link and mixing."""
 
     def __init__(self, post: Post, row: int, shape: Shape) -> None:
-        self._post, self._row, self._flows = post, row, shape.flows
+        self._post, self._row, self._flows, self._layers = post, row, shape.flows, shape.layers
         self._peers = [member.id for member in post.roster.members]
         self._pushed: dict[Place, Outflow] = {}
         self._heard: dict[Place, Inflow] = {}
@@ -70,6 +72,8 @@ class FreeWire:
         """Take what is newest, then send what is newest."""
         bodies = payload.detach().cpu().numpy().astype(np.float64)
         mine = bodies[0] if len(bodies) else None  # all parcels of a row hold the same: rows travel whole
+        if self._layers[tag[1]] == "up":
+            self._follow(tag, links.src[into])
         came, arrived = np.zeros((len(into), payload.shape[1])), np.zeros(len(into), bool)
         for k, link in enumerate(into):
             row = int(links.src[link])
@@ -80,6 +84,18 @@ class FreeWire:
             row = int(links.dst[link])
             self._post.send(self._peers[row], Parcel(tag[1], *tag, self._given(tag[1], row, body, cargo)), keep="newest")
         return Delivery(torch.from_numpy(came).to(payload.dtype), arrived, np.ones(len(out), bool))
+
+    def _follow(self, tag: Tag, workers: Ids) -> None:
+        """A hub has no pace of its own, as it computes nothing: it goes on when the fastest of its workers is here, too."""
+        post, peers, seen = self._post, [self._peers[row] for row in workers], 0
+        while peers and not any((parcel := post.newest(peer, tag[1])) and parcel.round >= tag[0] for peer in peers):
+            ways = [link for link in post.links() if link.peer in peers and link.direction == "in"]
+            if all(not link.up and link.since >= post.wait for link in ways):
+                raise PeerError(
+                    f"All workers of this hub are down, and round {tag[0]} needs one. Nothing is lost: start one, then this "
+                    "peer again."
+                )
+            seen = post.wait_news(seen, _LOOK)
 
     def _taken(
         self, turn: int, row: int, weight: float, mine: Floats | None, parcel: Parcel, cargo: tuple[Cargo, ...]

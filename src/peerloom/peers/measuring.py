@@ -54,7 +54,7 @@ def probes(exp: Experiment, shape: Shape) -> dict[int, Channel]:
 
 
 @torch.no_grad()
-def measure(exp: Experiment, row: int, post: Post, folder: Path, shape: Shape, wait: float) -> Experiment:
+def measure(exp: Experiment, row: int, post: Post, folder: Path, shape: Shape) -> Experiment:
     """The experiment with what all have measured. A peer that starts again finds what it measured in its folder.
 
     What it found itself is written down before anyone hears of it, so that it never says two different things.
@@ -62,9 +62,9 @@ def measure(exp: Experiment, row: int, post: Post, folder: Path, shape: Shape, w
     file = folder / FILE
     mine = seconds_in(file, exp.graph) if file.exists() else np.zeros(_places(exp.graph))
     if not mine[_own(exp.graph, row)].all():
-        mine[_own(exp.graph, row)] = _measured(exp, row, post, probes(exp, shape)[PROBE], wait)
+        mine[_own(exp.graph, row)] = _measured(exp, row, post, probes(exp, shape)[PROBE])
         _write(file, exp.graph, mine)
-    every = _agreed(post, mine, wait)
+    every = _agreed(post, mine)
     if not mine.all():
         _write(file, exp.graph, every)
     return exp.measured(from_seconds(exp.graph, *_apart(exp.graph, every)))
@@ -112,12 +112,12 @@ def _write(file: Path, network: Network, seconds: Floats) -> None:
     write_whole(file, json.dumps(told, indent=1).encode())
 
 
-def _measured(exp: Experiment, row: int, post: Post, probe: Channel, wait: float) -> list[float]:
+def _measured(exp: Experiment, row: int, post: Post, probe: Channel) -> list[float]:
     """Seconds per gradient, if the row has any, and per message of every link that leaves it, in the order of `_own`."""
     found = [_gradient(exp, row)] if row < exp.graph.clients else []
     peers = [member.id for member in post.roster.members]
     for links in exp.graph.layers.values():
-        found += [_message(post, peers[to], probe, wait) for to in links.dst[links.src == row]]
+        found += [_message(post, peers[to], probe) for to in links.dst[links.src == row]]
     return found
 
 
@@ -129,7 +129,7 @@ def _gradient(exp: Experiment, row: int) -> float:
     return _timed(lambda: net.problem.grad(x, np.zeros(1, np.int64), 0, next(batch)))
 
 
-def _message(post: Post, peer: str, probe: Channel, wait: float) -> float:
+def _message(post: Post, peer: str, probe: Channel) -> float:
     """From handing a vector over until the neighbour has said that it has it."""
     body = np.zeros(max(probe.lengths), probe.dtype)
     body.flags.writeable = False
@@ -137,7 +137,7 @@ def _message(post: Post, peer: str, probe: Channel, wait: float) -> float:
     def send() -> None:
         receipt = post.send(peer, Parcel(PROBE, 0, 0, body), keep="newest")
         while not post.settle([receipt], _LOOK):
-            _still_there(post, wait)
+            _still_there(post)
 
     return _timed(send)
 
@@ -153,7 +153,7 @@ def _timed(act: Callable[[], object]) -> float:
     return max(statistics.median(found), _LEAST)
 
 
-def _agreed(post: Post, table: Floats, wait: float) -> Floats:
+def _agreed(post: Post, table: Floats) -> Floats:
     """The table without gaps. Whoever learns something tells it; also one who knew all, as others may not yet."""
     sources, targets = post.roster.sources(post.me), post.roster.targets(post.me)
     said, seen = np.empty(0), 0
@@ -167,13 +167,13 @@ def _agreed(post: Post, table: Floats, wait: float) -> Floats:
             said = table
         if table.all():
             return table
-        _still_there(post, wait)
+        _still_there(post)
         seen = post.wait_news(seen, _LOOK)
 
 
-def _still_there(post: Post, wait: float) -> None:
+def _still_there(post: Post) -> None:
     for link in post.links():
-        if not link.up and link.since >= wait:
+        if not link.up and link.since >= post.wait:
             raise PeerError(
                 f"{link.name} is down, and how able it is must be measured before the first round. Nothing is lost: start "
                 "it, then this peer again."

@@ -84,8 +84,6 @@ def check_free(exp: Experiment) -> None:
         raise ConfigError(
             f"{name} needs every message of every round: its peers must wait for each other. Leave --free out."
         )
-    if exp.graph.hubs:
-        raise ConfigError("Hubs do nothing but wait for their workers, so --free is not for graphs with hubs.")
     if exp.message.fit not in ("whole", "rounded"):
         raise ConfigError(f"Where peers wait for nobody rows travel whole, so {exp.message!r} cannot be used. Use Dense.")
 
@@ -124,7 +122,7 @@ def start_peer(
     keep = Keep(folder, spec_hash(exp))
     with Endpoint(home.identity, home.roster, run, folder, where, chosen, on_event, written) as post:
         if exp.measures:
-            exp = measure(exp, row, post, folder, shape, chosen.wait)
+            exp = measure(exp, row, post, folder, shape)
             if on_event is not None:
                 on_event(Event("measured", "", in_words(exp, row)))
         work = RowRun(exp, row, post, keep, shape, on_round=on_round)

@@ -177,6 +177,7 @@ class Shape:
     """
 
     cargo: dict[int, tuple[Cargo, ...]]
+    layers: dict[int, str]  # over which layer of links each mixing goes
     dtype: str
     flows: bool
     deadline: float | None = None
@@ -192,7 +193,8 @@ class Shape:
         state = exp.algorithm.init(exp.start([row]).to(net.place.dtype), net)
         for net.t in (1, 2):
             state = exp.algorithm.step(state, net)
-        return cls(probe.cargo, exp.dtype, exp.algorithm.needs.symmetric, deadline, free)
+        layers = {turn: _layer(exp, links) for turn, links in probe.links.items()}
+        return cls(probe.cargo, layers, exp.dtype, exp.algorithm.needs.symmetric, deadline, free)
 
     @property
     def turns(self) -> int:
@@ -239,14 +241,19 @@ class Shape:
         return replace(base, retain=kept, outbox=kept + 64)
 
 
+def _layer(exp: Experiment, links: Links) -> str:
+    return next(name for name, each in exp.graph.layers.items() if each is links)
+
+
 class _Probe:
     """A wire that delivers nothing, and notes what a rule sends in each mixing of a round."""
 
     def __init__(self) -> None:
         self.cargo: dict[int, tuple[Cargo, ...]] = {}
+        self.links: dict[int, Links] = {}
 
     def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
         """As if every neighbour were silent."""
-        self.cargo[tag[1]] = cargo
+        self.cargo[tag[1]], self.links[tag[1]] = cargo, links
         nothing = torch.zeros(len(into), payload.shape[1], dtype=payload.dtype)
         return Delivery(nothing, np.zeros(len(into), bool), np.zeros(len(out), bool))

@@ -101,6 +101,11 @@ class Endpoint:
         return self._board.incarnation
 
     @property
+    def wait(self) -> float:
+        """A peer whose link is down for this many seconds is no longer waited for."""
+        return self._board.settings.wait
+
+    @property
     def port(self) -> int:
         """The port it listens on."""
         return self._carrier.port

@@ -29,6 +29,10 @@ class Post(Protocol):
     def incarnation(self) -> int:
         """How often this peer was started on its state directory."""
 
+    @property
+    def wait(self) -> float:
+        """A peer whose link is down for this many seconds is no longer waited for."""
+
     def start(self) -> None:
         """Open the links; returns at once."""
 
