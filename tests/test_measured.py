@@ -18,8 +18,8 @@ from peerloom.peers.federation import Federation
 from peerloom.peers.keep import Keep
 from peerloom.peers.measuring import FILE, check_measured, known, measure, probes, seconds_in
 from peerloom.peers.row import RowRun, spec_hash
+from peerloom.peers.shape import Shape
 from peerloom.peers.start import run_folder
-from peerloom.peers.wire import Shape
 from peerloom.runs import RunFolder
 from peerloom.schedules import Always, Bernoulli, Cycle, HubRounds, Measured, Replay, Split, from_seconds, with_measured
 from peerloom.transport import MemoryNetwork, RunIdentity, Settings

@@ -26,8 +26,8 @@ from peerloom.peers.keep import Keep
 from peerloom.peers.processes import context
 from peerloom.peers.replay import DecisionsWire, replay
 from peerloom.peers.row import RowRun, spec_hash
+from peerloom.peers.shape import Shape
 from peerloom.peers.start import check_deadline, check_free, check_roster
-from peerloom.peers.wire import Shape
 from peerloom.runs import RunFolder
 from peerloom.schedules import Bernoulli
 from peerloom.testing import graph_for
@@ -203,11 +203,12 @@ def owed(exp, decisions):
 
 
 def test_rules_that_need_every_message_refuse_a_deadline():
-    for name in ("DSGT", "CHOCO", "EXTRA", "FedDR"):
+    for name in ("CHOCO", "EXTRA", "NIDS", "FedDR", "DistributedSGD"):
         with pytest.raises(ConfigError, match="every message of every round"):
             check_deadline(experiment(name), 1.0)
     check_deadline(experiment("CHOCO"), None)
-    check_deadline(experiment("SpodGT"), 1.0)
+    for name in ("SpodGT", "DSGT", "Depositum", "DSMT", "ProxGT", "KGT"):
+        check_deadline(experiment(name), 1.0)
 
 
 # -- those who wait for nobody

@@ -21,8 +21,8 @@ from ..graphs import regular, ring
 from ..peers.federation import Federation
 from ..peers.keep import Keep
 from ..peers.row import spec_hash
+from ..peers.shape import Shape
 from ..peers.start import run_folder
-from ..peers.wire import Shape
 from ..problems import Classification, blobs
 from .cases import BATCH, LR
 from .processes import torch_alone

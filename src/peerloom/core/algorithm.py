@@ -83,6 +83,11 @@ class Needs:
     carries: tuple[Fit, ...] = MODELS  # how its rows may arrive
     links: Literal["any", "together", "all"] = "any"  # which may stay silent: any, none unless all do, or never one
 
+    @property
+    def keeps_mean(self) -> bool:
+        """Whether what a message moves at one end of a link must be moved the other way at the other end."""
+        return self.symmetric and self.carries == MEAN
+
 
 @dataclass(frozen=True)
 class CyclePlan:

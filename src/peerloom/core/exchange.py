@@ -95,7 +95,8 @@ class LinkMixer:
     ) -> Tensor:
         """scale_i total_i + own_i x_i for the rows that heard, or that gave; the others keep what they have."""
         x, n = law.value, law.value.shape[1]
-        givers, overdue = (gone, late) if law.counts_sent else ([], [])
+        givers = gone if law.counts_sent else []
+        overdue = [row for row in late if law.counts_sent or row.own is not None]
         got, givers = ([part for part in parts if len(part.ids)] for parts in (got, givers))
         ids = [b"".join(part.ids.tobytes() for part in parts) for parts in (got, givers)]
         ends = self._ends(links, law.weight, size, *ids, np.array([row.link for row in overdue], np.int64).tobytes())
@@ -107,7 +108,10 @@ class LinkMixer:
             total.add(to, values if law.weight == "one" else weight * values)
             mass.add(to, mask if law.weight == "one" else weight * mask)
         for row, (to, weight) in zip(overdue, ends.late, strict=True):
-            values, _ = self._message.unpack(row.row[None], n, self._trip(links, np.array([row.link]), row.tag))
+            trip = self._trip(links, np.array([row.link]), row.tag)
+            values, _ = self._message.unpack(row.row[None], n, trip)
+            if row.own is not None:  # drawn for the pair, so both directions hold the same coordinates
+                values = values - self._message.unpack(row.own[None], n, trip)[0]
             total.add(to, weight * values)
         for part, (by, weight) in zip(givers, ends.out, strict=True):
             _, given = self._unpack(law, mine[part.at], n, part)
@@ -185,7 +189,8 @@ def trip_of_rows(draws: Draws, t: int, turn: int, rows: Ids) -> Trip:
 def _share(late: tuple[Late, ...], widths: list[int], k: int) -> list[Late]:
     """The k-th offer's columns of rows that came late."""
     first = sum(widths[:k])
-    return [row._replace(row=row.row[first : first + widths[k]]) for row in late]
+    at = slice(first, first + widths[k])
+    return [row._replace(row=row.row[at], own=None if row.own is None else row.own[at]) for row in late]
 
 
 def _keys(links: Links, ids: bytes) -> tuple[Ids, Ids, Ids]:

@@ -169,13 +169,15 @@ class Late(NamedTuple):
     tag: tuple[int, int]  # (round, mix) it was sent for
     link: int
     row: Tensor
+    own: Tensor | None = None  # what its receiver sent the other way then, where what one end gains the other must lose
 
 
 class Delivery(NamedTuple):
     """What a wire brought.
 
-    Late rows matter to offers that are pushed: their mass left the sender then, and is added now. To all others a row that
-    was not there in time is a link that did not fire.
+    Late rows matter to offers that are pushed: their mass left the sender then, and is added now. Beside what the receiver
+    sent the other way they matter to pulled ones, too: a (x_j - x_i) of that time, which the sender moved the other way, is
+    moved now. To all others a row that was not there in time is a link that did not fire.
     """
 
     payload: Tensor  # [links in, width], in link order; rows that did not arrive are ignored

@@ -162,6 +162,9 @@ def _note_fired(record: Record, exp: Experiment, activity: Activity, rounds: int
         for decision in journal.every()
         if decision.kind != "late"
     ]
+    if exp.algorithm.needs.keeps_mean:  # who sends nothing is deaf, too
+        held = [(d.round, d.row, row) for row, journal in enumerate(journals) for d in journal.every() if d.kind == "held"]
+        silent += held
     for t in range(rounds + 1):
         live = {name: activity.links(t, name).copy() for name in exp.graph.layers}
         for _, source, target in (entry for entry in silent if entry[0] == t):

@@ -24,7 +24,8 @@ from ..core import Cargo, Delivery, Links
 from ..errors import PeerError
 from ..transport import Flow, Inflow, Outflow, Parcel, Post
 from .decisions import Tag
-from .wire import Memory, Shape
+from .shape import Shape
+from .wire import Memory
 
 __all__ = ["FreeWire"]
 

@@ -29,7 +29,7 @@ from ..experiment import Experiment
 from ..schedules import Bernoulli, from_seconds
 from ..transport import Channel, Parcel, Post
 from ..transport.files import write_whole
-from .wire import Shape
+from .shape import Shape
 
 __all__ = ["FILE", "check_measured", "in_words", "known", "measure", "probes", "seconds_in"]
 

@@ -23,28 +23,36 @@ Ids = NDArray[np.int64]
 class DecisionsWire:
     """All rows are here; what was missed, held or late between the peers is so again."""
 
-    def __init__(self, decisions: Mapping[int, list[Decision]]) -> None:
+    def __init__(self, decisions: Mapping[int, list[Decision]], keeps_mean: bool = False) -> None:
+        self._keeps_mean = keeps_mean
         self._by_place: dict[tuple[Tag, int], list[Decision]] = {}
         for row, made in decisions.items():
             for decision in made:
                 self._by_place.setdefault(((decision.round, decision.turn), row), []).append(decision)
         self._owed: dict[tuple[Tag, int, int], Tensor] = {}  # what was missed, by mixing, sender and receiver
+        self._own: dict[tuple[Tag, int, int], Tensor] = {}  # what the receiver sent then
 
     def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
         """What every row decided decides what it gets."""
         acked, arrived, late = np.ones(len(out), bool), np.ones(len(into), bool), list[Late]()
-        for k, link in enumerate(out):
-            source, target = int(links.src[link]), int(links.dst[link])
+        ends = [(int(links.src[link]), int(links.dst[link])) for link in out]
+        for k, (source, target) in enumerate(ends):
             acked[k] = all(d.kind != "held" or d.row != target for d in self._by_place.get((tag, source), ()))
+        pairs, sent = set(ends), {pair: payload[k] for k, pair in enumerate(ends) if acked[k]}
+        for k, (source, target) in enumerate(ends):
             here = [d for d in self._by_place.get((tag, target), ()) if d.row == source and d.kind in ("missed", "skipped")]
+            deaf = self._keeps_mean and (target, source) in pairs and (target, source) not in sent
+            arrived[k] = bool(acked[k]) and not here and not deaf
             if here or not acked[k]:
-                arrived[k] = False
                 self._owed[tag, source, target] = payload[k].clone()
+                if self._keeps_mean and (target, source) in sent:
+                    self._own[tag, source, target] = sent[target, source].clone()
         for link in range(len(links)):  # also along links that do not fire now
             source, target = int(links.src[link]), int(links.dst[link])
             for d in self._by_place.get((tag, target), ()):
                 if d.kind == "late" and d.row == source:
-                    late.append(Late(d.of, link, self._owed.pop((d.of, source, target))))
+                    place = (d.of, source, target)
+                    late.append(Late(d.of, link, self._owed.pop(place), self._own.pop(place, None)))
         late.sort(key=lambda row: (links.dst[row.link], row.link, row.tag))
         return Delivery(payload, arrived, acked, tuple(late))
 
@@ -52,7 +60,7 @@ class DecisionsWire:
 @torch.no_grad()
 def replay(exp: Experiment, decisions: Mapping[int, list[Decision]]) -> tuple[Any, Ledger]:
     """The last state of all rows, and the account, of the run in which these decisions were made, by row."""
-    net = build_net(exp, wire=DecisionsWire(decisions))
+    net = build_net(exp, wire=DecisionsWire(decisions, exp.algorithm.needs.keeps_mean))
     state = exp.algorithm.init(exp.start(net.place.rows.tolist()).to(net.place.dtype), net)
     for net.t in range(1, exp.rounds + 1):
         state = exp.algorithm.step(state, net)

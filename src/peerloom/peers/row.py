@@ -19,8 +19,9 @@ from ..experiment import Experiment
 from ..transport import Post, Wanted
 from .free import FreeWire
 from .keep import Keep
+from .shape import Shape
 from .standing import Gauges, TimedWire
-from .wire import Memory, PostWire, Shape
+from .wire import Memory, PostWire
 
 __all__ = ["AskedToStop", "RowResult", "RowRun", "spec_hash"]
 

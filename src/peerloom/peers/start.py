@@ -21,9 +21,9 @@ from .measuring import check_measured, in_words, measure, probes
 from .metrics import MetricsPage
 from .row import AskedToStop, RowResult, RowRun, spec_hash
 from .samples import with_samples
+from .shape import Shape
 from .standing import Herald, standing
 from .voice import Voice
-from .wire import Shape
 
 __all__ = ["check_roster", "only_experiment", "run_folder", "serve", "start_peer"]
 
@@ -70,10 +70,11 @@ def check_roster(roster: Roster, exp: Experiment) -> None:
 def check_deadline(exp: Experiment, deadline: float | None) -> None:
     """Refuse to go on without those who are late under a rule that cannot bear it."""
     needs = exp.algorithm.needs
-    if deadline is not None and ("part" not in needs.carries or needs.links != "any"):
+    bears = needs.links == "any" and ("part" in needs.carries or needs.keeps_mean)
+    if deadline is not None and not bears:
         raise ConfigError(
             f"{type(exp.algorithm).__name__} needs every message of every round, and cannot go on without those who are "
-            "late. Leave the deadline out, or use DSpodFL, SpodGT, MLLSGD or PaME."
+            "late. Leave the deadline out, or use DSpodFL, SpodGT, Depositum, MLLSGD or PaME."
         )
 
 

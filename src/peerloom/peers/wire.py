@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,32 +12,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core import Cargo, Delivery, Late, Links
-from ..engines import build_net
 from ..errors import PeerError
-from ..experiment import Experiment
-from ..schedules import Bernoulli
-from ..transport import Channel, Parcel, Post, Receipt, Settings, Skipped, Wanted
+from ..transport import Parcel, Post, Receipt, Skipped, Wanted
 from .decisions import Decision, Journal, Tag
+from .sent import Sent, SentLog
+from .shape import AHEAD, CHANNEL, Shape
 
-__all__ = ["CHANNEL", "Memory", "PostWire", "Sent", "Shape"]
+__all__ = ["Memory", "PostWire"]
 
-CHANNEL = 0  # rows travel on one channel, whatever they carry: both ends know from the experiment what it is
-CHECKPOINT_EVERY = 50  # rounds, at the most; what neighbours may need of the rounds before is kept,
-KEPT_BYTES = 64 << 20  # but never more than this per link
-AHEAD = 8  # parcels that may be on their way to one neighbour before this peer waits for it
 _LONG = 7 * 86400.0  # seconds
 
 Ids = NDArray[np.int64]
 Memory = dict[str, NDArray[Any]]
-
-
-class Sent(NamedTuple):
-    """One parcel as it was sent."""
-
-    row: int  # of the receiver
-    round: int
-    turn: int
-    body: NDArray[np.floating]
+Vector = NDArray[np.floating]
+Place = tuple[int, int, int]  # row, round, turn
 
 
 class PostWire:
@@ -49,59 +36,77 @@ class PostWire:
     deadline the round goes on without those who are late, and what they sent is handed over when it comes, so that no mass
     is lost. Such decisions are written to the journal before anything follows from them.
 
-    What was sent in the last rounds is remembered (`log`), for neighbours that start again from older checkpoints.
+    Where the mean must stay, both ends of a link move or neither: a row that sent j nothing is deaf to j in that mixing, and
+    a row that missed what j sent keeps what it sent itself (`_own`), to move by the difference when it comes.
     """
 
     def __init__(self, post: Post, row: int, shape: Shape, journal: Journal | None = None) -> None:
-        self._post, self._row, self._deadline, self._remember = post, row, shape.deadline, shape.remember
-        self._pushes = shape.pushes
+        self._post, self._row, self._deadline = post, row, shape.deadline
+        self._keeps_mean, self._hands_over = shape.keeps_mean, shape.pushes or shape.keeps_mean
         self._peers = [member.id for member in post.roster.members]
+        self._rows = {peer: row for row, peer in enumerate(self._peers)}
         self._journal = journal or Journal(None)
         self._again = -1  # the round that an earlier life may have been in
         self._under_way: defaultdict[str, deque[Receipt]] = defaultdict(deque)
         self._overdue: list[tuple[int, Parcel]] = []
-        self.log: deque[Sent] = deque()
+        self._log = SentLog(shape.remember)
+        self._own: dict[tuple[int, Tag], Vector] = {}  # what was sent to a row in a mixing, where its own was missed
 
     def resume(self, t: int, memory: Memory) -> None:
         """Go on after round t: what neighbours may lack is sent again, what is still owed to this peer is taken late."""
         self._again = t + 1
         owed = {self._peers[row]: places for row, places in self._journal.outstanding(t + 1).items()}
         self._post.expect(t + 1, owed)
-        start = 0
-        for to, round, turn, length in memory["about"].tolist() if memory else ():
-            self._send(Sent(to, round, turn, memory["bodies"][start : start + length]))
-            start += length
+        for place, body in _unstacked("sent", memory):
+            self._send(Sent(*place, body), t)
+        for (to, round, turn), body in _unstacked("own", memory):
+            self._own[to, (round, turn)] = body
 
     def memory(self, t: int) -> Callable[[], Memory]:
         """What a checkpoint after round t must hold of the wire; put together only when one is written."""
-        sent = [entry for entry in self.log if entry.round <= t]
-        return lambda: {
-            "about": np.array([(*entry[:3], len(entry.body)) for entry in sent], np.int64).reshape(-1, 4),
-            "bodies": np.concatenate([entry.body for entry in sent]) if sent else np.empty(0),
-        }
+        sent = [(entry[:3], entry.body) for entry in self._log.until(t)]
+        own = [((row, *tag), body) for (row, tag), body in self._own.items()]
+        return lambda: _stacked("sent", sent) | _stacked("own", own)
 
     def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
         """One parcel to each receiver, one from each sender."""
         known, made = self._journal.at(tag), list[Decision]()
-        acked = np.ones(len(out), bool)
+        acked, sent = np.ones(len(out), bool), dict[int, Vector]()
         for k, (link, body) in enumerate(zip(out, payload.detach().cpu().numpy(), strict=True)):
             to = int(links.dst[link])
-            if ("held", to) in _about(known) or (not known and self._crowded(to)):
+            # An earlier life may have sent for the round it was in, so that one holds nothing that is not written down.
+            if ("held", to) in _about(known) or (not known and tag[0] != self._again and self._crowded(to)):
                 made.append(Decision("held", *tag, to))
                 acked[k] = False
             else:
-                self._send(Sent(to, *tag, np.array(body)))
+                sent[to] = np.array(body)
+                self._send(Sent(to, *tag, sent[to]), tag[0])
+        self._log.forget(tag[0])
+        deaf = {decision.row for decision in made} if self._keeps_mean else set()
         came = torch.zeros(len(into), payload.shape[1], dtype=payload.dtype)
         arrived = np.zeros(len(into), bool)
-        for k, answer in enumerate(self._answers(tag, [int(links.src[link]) for link in into], known)):
+        heard = [k for k, link in enumerate(into) if int(links.src[link]) not in deaf]
+        rows = [int(links.src[into[k]]) for k in heard]
+        for k, row, answer in zip(heard, rows, self._answers(tag, rows, known), strict=True):
             if isinstance(answer, Parcel):
                 came[k], arrived[k] = torch.from_numpy(np.array(answer.body)), True
             else:
                 kind: Literal["skipped", "missed"] = "skipped" if isinstance(answer, Skipped) else "missed"
-                made.append(Decision(kind, *tag, int(links.src[into[k]])))
+                made.append(Decision(kind, *tag, row))
         late, noted = self._late(tag, links, known)
+        if self._keeps_mean:
+            self._keep_own(tag, made, sent, [int(links.src[link]) for link in into[arrived]])
         self._journal.add([*made, *noted])
         return Delivery(came, arrived, acked, late)
+
+    def _keep_own(self, tag: Tag, made: list[Decision], sent: dict[int, Vector], arrived: list[int]) -> None:
+        """Keep what was sent to those who were missed, and let go what is of no use any more."""
+        self._own |= {(d.row, tag): sent[d.row] for d in made if d.kind == "missed" and d.row in sent}
+        # Parcels come in order: what a row sent before one that is here has come by now, or never will.
+        here = {(self._rows[parcel.peer], (parcel.round, parcel.turn)) for _, parcel in self._overdue}
+        gone = [place for place in self._own if place[0] in arrived and place[1] < tag and place not in here]
+        for place in gone:
+            del self._own[place]
 
     def _answers(self, tag: Tag, rows: list[int], known: list[Decision]) -> list[Parcel | Skipped | None]:
         """What each row sent for this mixing; known decisions are kept to."""
@@ -133,14 +138,21 @@ class PostWire:
             if wanted <= there:
                 break
             seen = self._post.wait_news(seen, 1.0)  # an earlier life had them: they are sent again
-        if not self._pushes:
+        if not self._hands_over:
             here = []
         elif known or tag[0] == self._again:  # that round is done as it was done before
             here = [(link, p) for link, p in here if (int(links.src[link]), (p.round, p.turn)) in wanted]
-        self._overdue = [entry for entry in self._overdue if entry[1] not in [p for _, p in here]] if self._pushes else []
+        self._overdue = (
+            [entry for entry in self._overdue if entry[1] not in [p for _, p in here]] if self._hands_over else []
+        )
         here.sort(key=lambda entry: (entry[0], entry[1].round))
-        late = tuple(Late((p.round, p.turn), link, torch.from_numpy(np.array(p.body))) for link, p in here)
+        late = tuple(self._handed_over(int(links.src[link]), link, p) for link, p in here)
         return late, [Decision("late", *tag, int(links.src[link]), (p.round, p.turn)) for link, p in here]
+
+    def _handed_over(self, row: int, link: int, parcel: Parcel) -> Late:
+        tag, own = (parcel.round, parcel.turn), self._own.pop((row, (parcel.round, parcel.turn)), None)
+        body = torch.from_numpy(np.array(parcel.body))
+        return Late(tag, link, body, None if own is None else torch.from_numpy(np.array(own)))
 
     def _crowded(self, row: int) -> bool:
         """Whether too much is under way to a row; without a deadline this peer then waits for room instead."""
@@ -153,12 +165,24 @@ class PostWire:
             self._post.settle([under_way[0]], _LONG)
         return self._deadline is not None
 
-    def _send(self, sent: Sent) -> None:
+    def _send(self, sent: Sent, now: int) -> None:
         peer = self._peers[sent.row]
-        self._under_way[peer].append(self._post.send(peer, Parcel(CHANNEL, sent.round, sent.turn, sent.body)))
-        self.log.append(sent)
-        while self.log and self.log[0].round <= sent.round - self._remember:
-            self.log.popleft()
+        receipt = self._post.send(peer, Parcel(CHANNEL, sent.round, sent.turn, sent.body))
+        self._under_way[peer].append(receipt)
+        self._log.add(sent, receipt, now)
+
+
+def _stacked(what: str, entries: list[tuple[Place, Vector]]) -> Memory:
+    """Hundreds of small arrays would take longer to write than all their numbers: two arrays for all."""
+    about = np.array([(*place, len(body)) for place, body in entries], np.int64).reshape(-1, 4)
+    return {f"{what}-about": about, what: np.concatenate([body for _, body in entries]) if entries else np.empty(0)}
+
+
+def _unstacked(what: str, memory: Memory) -> Iterator[tuple[Place, Vector]]:
+    start = 0
+    for row, round, turn, length in memory[f"{what}-about"].tolist() if memory else ():
+        yield (row, round, turn), memory[what][start : start + length]
+        start += length
 
 
 def _about(decisions: list[Decision]) -> set[tuple[str, int]]:
@@ -167,93 +191,3 @@ def _about(decisions: list[Decision]) -> set[tuple[str, int]]:
 
 def _known(decisions: list[Decision], row: int, tag: Tag) -> Skipped | None:
     return Skipped(tag[0]) if ("skipped", row) in _about(decisions) else None
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What a run looks like on the wire: what travels in each mixing of a round, and how peers wait for each other.
-
-    `flows`: models are mixed symmetrically, so that peers which do not wait must move differences to keep the mean.
-    """
-
-    cargo: dict[int, tuple[Cargo, ...]]
-    layers: dict[int, str]  # over which layer of links each mixing goes
-    dtype: str
-    flows: bool
-    deadline: float | None = None
-    free: bool = False  # peers wait for nobody
-
-    @classmethod
-    @torch.no_grad()
-    def of(cls, exp: Experiment, row: int, deadline: float | None = None, free: bool = False) -> Shape:
-        """Two rounds with nobody tell."""
-        probe = _Probe()
-        # Whatever is measured later, the same travels.
-        net = build_net(exp.measured(Bernoulli(0.5, 0.5)) if exp.measures else exp, np.array([row]), wire=probe)
-        state = exp.algorithm.init(exp.start([row]).to(net.place.dtype), net)
-        for net.t in (1, 2):
-            state = exp.algorithm.step(state, net)
-        layers = {turn: _layer(exp, links) for turn, links in probe.links.items()}
-        return cls(probe.cargo, layers, exp.dtype, exp.algorithm.needs.symmetric, deadline, free)
-
-    @property
-    def turns(self) -> int:
-        """Mixings in a round, at the most."""
-        return max(self.cargo, default=1)
-
-    @property
-    def pushes(self) -> bool:
-        """Whether mass travels, which must not be lost."""
-        return any(part.pushed for parts in self.cargo.values() for part in parts)
-
-    @property
-    def channels(self) -> dict[int, Channel]:
-        """What may travel: rows on one channel, or, where peers wait for nobody, every mixing on its own."""
-        if self.free:
-            return {turn: Channel("float64", (self.free_width(turn),)) for turn in self.cargo}
-        widths = {sum(part.width for part in parts) for parts in self.cargo.values()}
-        return {CHANNEL: Channel(self.dtype, tuple(sorted(widths)))}
-
-    def free_width(self, turn: int) -> int:
-        """Numbers of a parcel where peers wait for nobody: models that flow travel with what was moved so far."""
-        parts = self.cargo[turn]
-        return sum(part.width * (2 if self.flows and not part.pushed else 1) for part in parts)
-
-    @property
-    def checkpoint_every(self) -> int:
-        """Rounds between checkpoints: as many as neighbours can keep the parcels of; one, where rounds may lack some."""
-        if self.deadline is not None:
-            return 1
-        return max(1, min(CHECKPOINT_EVERY, KEPT_BYTES // (self._largest * self.turns)))
-
-    @property
-    def _largest(self) -> int:
-        return max(size for channel in self.channels.values() for size in channel.sizes)
-
-    @property
-    def remember(self) -> int:
-        """Rounds that a neighbour may be behind: the age of its checkpoint, and what may lie untaken in its inbox."""
-        return self.checkpoint_every + 2 * AHEAD + 2
-
-    def settings(self, base: Settings) -> Settings:
-        """Settings under which a neighbour that starts again gets all that it has not seen."""
-        kept = self.remember * self.turns
-        return replace(base, retain=kept, outbox=kept + 64)
-
-
-def _layer(exp: Experiment, links: Links) -> str:
-    return next(name for name, each in exp.graph.layers.items() if each is links)
-
-
-class _Probe:
-    """A wire that delivers nothing, and notes what a rule sends in each mixing of a round."""
-
-    def __init__(self) -> None:
-        self.cargo: dict[int, tuple[Cargo, ...]] = {}
-        self.links: dict[int, Links] = {}
-
-    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
-        """As if every neighbour were silent."""
-        self.cargo[tag[1]], self.links[tag[1]] = cargo, links
-        nothing = torch.zeros(len(into), payload.shape[1], dtype=payload.dtype)
-        return Delivery(nothing, np.zeros(len(into), bool), np.zeros(len(out), bool))

@@ -1,0 +1,119 @@
+"""What a run looks like on the wire, as all its peers find it out for themselves from the experiment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..core import Cargo, Delivery, Links
+from ..engines import build_net
+from ..experiment import Experiment
+from ..schedules import Bernoulli
+from ..transport import Channel, Settings
+from .decisions import Tag
+
+__all__ = ["AHEAD", "CHANNEL", "Shape"]
+
+CHANNEL = 0  # rows travel on one channel, whatever they carry: both ends know from the experiment what it is
+CHECKPOINT_EVERY = 50  # rounds, at the most; what neighbours may need of the rounds before is kept,
+KEPT_BYTES = 64 << 20  # but never more than this per link
+AHEAD = 8  # parcels that may be on their way to one neighbour before this peer waits for it
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a run looks like on the wire: what travels in each mixing of a round, and how peers wait for each other.
+
+    `flows`: models are mixed symmetrically, so that peers which do not wait must move differences to keep the mean.
+    `keeps_mean`: they must do so also where a message is late, since the rule counts on it.
+    """
+
+    cargo: dict[int, tuple[Cargo, ...]]
+    layers: dict[int, str]  # over which layer of links each mixing goes
+    dtype: str
+    flows: bool
+    keeps_mean: bool = False
+    deadline: float | None = None
+    free: bool = False  # peers wait for nobody
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, exp: Experiment, row: int, deadline: float | None = None, free: bool = False) -> Shape:
+        """Two rounds with nobody tell."""
+        probe = _Probe()
+        # Whatever is measured later, the same travels.
+        net = build_net(exp.measured(Bernoulli(0.5, 0.5)) if exp.measures else exp, np.array([row]), wire=probe)
+        state = exp.algorithm.init(exp.start([row]).to(net.place.dtype), net)
+        for net.t in (1, 2):
+            state = exp.algorithm.step(state, net)
+        layers = {turn: _layer(exp, links) for turn, links in probe.links.items()}
+        needs = exp.algorithm.needs
+        return cls(probe.cargo, layers, exp.dtype, needs.symmetric, needs.keeps_mean, deadline, free)
+
+    @property
+    def turns(self) -> int:
+        """Mixings in a round, at the most."""
+        return max(self.cargo, default=1)
+
+    @property
+    def pushes(self) -> bool:
+        """Whether mass travels, which must not be lost."""
+        return any(part.pushed for parts in self.cargo.values() for part in parts)
+
+    @property
+    def channels(self) -> dict[int, Channel]:
+        """What may travel: rows on one channel, or, where peers wait for nobody, every mixing on its own."""
+        if self.free:
+            return {turn: Channel("float64", (self.free_width(turn),)) for turn in self.cargo}
+        widths = {sum(part.width for part in parts) for parts in self.cargo.values()}
+        return {CHANNEL: Channel(self.dtype, tuple(sorted(widths)))}
+
+    def free_width(self, turn: int) -> int:
+        """Numbers of a parcel where peers wait for nobody: models that flow travel with what was moved so far."""
+        parts = self.cargo[turn]
+        return sum(part.width * (2 if self.flows and not part.pushed else 1) for part in parts)
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Rounds between checkpoints: as many as neighbours can keep the parcels of; one, where rounds may lack some."""
+        if self.deadline is not None:
+            return 1
+        return max(1, min(CHECKPOINT_EVERY, KEPT_BYTES // (self._largest * self.turns)))
+
+    @property
+    def _largest(self) -> int:
+        return max(size for channel in self.channels.values() for size in channel.sizes)
+
+    @property
+    def remember(self) -> int:
+        """Rounds that a neighbour may be behind: the age of its checkpoint, and what may lie untaken in its inbox."""
+        return self.checkpoint_every + 2 * AHEAD + 2
+
+    def settings(self, base: Settings) -> Settings:
+        """Settings under which a neighbour that starts again gets all that it has not seen."""
+        kept = self.remember * self.turns
+        return replace(base, retain=kept, outbox=kept + 64)
+
+
+def _layer(exp: Experiment, links: Links) -> str:
+    return next(name for name, each in exp.graph.layers.items() if each is links)
+
+
+class _Probe:
+    """A wire that delivers nothing, and notes what a rule sends in each mixing of a round."""
+
+    def __init__(self) -> None:
+        self.cargo: dict[int, tuple[Cargo, ...]] = {}
+        self.links: dict[int, Links] = {}
+
+    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
+        """As if every neighbour were silent."""
+        self.cargo[tag[1]], self.links[tag[1]] = cargo, links
+        nothing = torch.zeros(len(into), payload.shape[1], dtype=payload.dtype)
+        return Delivery(nothing, np.zeros(len(into), bool), np.zeros(len(out), bool))
