@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from peerloom.transport.frames import PREFIX_LENGTH, FrameError, Kind, decode, encode, read_prefix
 
 SAMPLES = {
-    Kind.HELLO: {"versions": [1, 1], "run": "r", "agreement": "a", "roster": "h", "roster_version": 3, "incarnation": 2},
+    Kind.HELLO: {
+        "versions": [1, 1],
+        "run": "r",
+        "agreement": "a",
+        "roster": "h",
+        "roster_version": 3,
+        "incarnation": 2,
+        "life": 4,
+    },
     Kind.HELLO_OK: {"incarnation": 1, "last": [1, 9], "want": 4, "roster_version": 3},
     Kind.DATA: {
         "channel": 0,

@@ -1,6 +1,7 @@
 """Real TLS links on loopback: order and once over broken connections, and every stranger refused for the right reason."""
 
 import contextlib
+import datetime
 import socket
 import ssl
 import struct
@@ -12,12 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives import serialization
 from federation import QUICK, RUN, Middle, endpoint, federation, free_ports, identity, parcel, until
 
 from peerloom.errors import ConfigError, PeerError
-from peerloom.transport import Channel, Parcel, Roster, Skipped, Wanted
+from peerloom.transport import Channel, Endpoint, Identity, Parcel, Roster, Skipped, Wanted
 from peerloom.transport.failpoints import arm
-from peerloom.transport.frames import VERSION, FrameError, Kind, encode
+from peerloom.transport.frames import VERSION, FrameError, Kind, encode, read_prefix
+from peerloom.transport.identity import self_signed
 from peerloom.transport.stream import Stream
 from peerloom.transport.tls import ALPN, client_context
 
@@ -391,7 +394,8 @@ class Member:
         self.raw = socket.create_connection(("127.0.0.1", port), timeout=3)
         self.sock = client_context(identity(number), roster).wrap_socket(self.raw, server_hostname="peer")
         self.stream = Stream(self.sock, 3.0)
-        hello = {"versions": [VERSION, VERSION], "run": RUN.run_id, "agreement": RUN.agreement, "incarnation": 5}
+        hello = {"versions": [VERSION, VERSION], "run": RUN.run_id, "agreement": RUN.agreement}
+        hello |= {"incarnation": 5, "life": 5}
         self.stream.send(Kind.HELLO, {**hello, "roster": roster.hash, "roster_version": roster.version, **changes})
         try:
             self.stream.reply(Kind.HELLO_OK)
@@ -429,6 +433,47 @@ def test_another_version_of_the_protocol_is_refused_not_guessed(tmp_path, ports)
             Member(0, roster, ports[1], versions=[VERSION + 1, VERSION + 2])
         assert refused(b, "protocol_version")
         Member(0, roster, ports[1], versions=[VERSION, VERSION + 2]).close()
+
+
+def test_a_later_version_is_told_so_whichever_side_dials(tmp_path, ports, monkeypatch):
+    """A later Peerloom may begin its very frames in another way: both sides must still learn why there is no link."""
+    roster, events = federation(2, [(0, 1), (1, 0)], ports), []
+    with (
+        endpoint(1, roster, tmp_path, ports[1], on_event=events.append) as b,
+        socket.create_connection(("127.0.0.1", ports[1]), timeout=3) as raw,
+        client_context(identity(0), roster).wrap_socket(raw, server_hostname="peer") as sock,
+    ):
+        hello = bytearray(encode(Kind.PING, {"stamp": 1}))
+        hello[4] = VERSION + 1
+        sock.sendall(hello)
+        assert Stream(sock, 3.0).reply(Kind.REFUSE).header["why"] == "protocol_version"
+        assert refused(b, "protocol_version")
+
+    def from_a_later_version(stream):
+        return read_prefix(b"PLM1\x02" + bytes(23)) if threading.current_thread().name == "to-peer-1" else read(stream)
+
+    read = Stream.read
+    monkeypatch.setattr(Stream, "read", from_a_later_version)
+    with endpoint(0, roster, tmp_path, ports[0], on_event=events.append) as a, endpoint(1, roster, tmp_path, ports[1]):
+        assert refused(a, "protocol_version")
+    assert sum("versions of Peerloom" in event.text for event in events) == 2
+
+
+def test_an_expired_certificate_is_refused_as_such(tmp_path, ports):
+    key = serialization.load_pem_private_key(identity(0).key_file.read_bytes(), password=None)
+    old = self_signed(key, datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=4000))
+    (tmp_path / "identity.key").touch(0o600)
+    (tmp_path / "identity.key").write_bytes(identity(0).key_file.read_bytes())
+    (tmp_path / "identity.crt").write_bytes(old)
+    expired, roster = Identity.load(tmp_path), federation(2, [(0, 1)], ports)
+    members = (replace(roster.members[0], certificate=old.decode()), roster.members[1])
+    roster = replace(roster, members=members).signed(identity(0))
+    with (
+        Endpoint(expired, roster, RUN, tmp_path / "state", ("127.0.0.1", ports[0]), QUICK) as a,
+        endpoint(1, roster, tmp_path, ports[1]) as b,
+    ):
+        assert refused(b, "expired_certificate")
+        assert until(lambda: outgoing(a).reconnects.get("expired_certificate")), "and it learns why"
 
 
 def test_a_member_without_a_link_is_refused(tmp_path, ports):
@@ -533,6 +578,26 @@ def test_an_older_life_of_a_peer_is_refused(tmp_path, ports):
             assert until(lambda: a.refusals().get("by_peer_old_incarnation"))
         member.close()
     assert any(event.kind == "alarm" for event in events)
+
+
+def test_a_copy_of_a_peer_with_the_same_incarnation_is_refused(tmp_path, ports):
+    """A folder that was copied, or lost and made anew: its numbers would count as duplicates and its parcels be lost."""
+    roster = federation(2, [(0, 1)], ports)
+    events = []
+    with endpoint(1, roster, tmp_path, ports[1], on_event=events.append) as b:
+        with endpoint(0, roster, tmp_path, ports[0]) as a:
+            a.settle([a.send(b.me, parcel(1))], 5.0)
+            with endpoint(0, roster, tmp_path / "copy", ports[2]) as copy:
+                assert (copy.incarnation, a.incarnation) == (1, 1)
+                lost = copy.send(b.me, parcel(1, value=7))
+                assert until(lambda: copy.refusals().get("by_peer_identity_conflict"))
+                assert lost.outcome == "pending", "not acknowledged as a duplicate"
+            assert outgoing(a).up, "the first is not disturbed"
+            assert a.settle([a.send(b.me, parcel(2))], 5.0)
+        assert [b.take(roster.members[0].id, round, 0, 1.0).body[0] for round in (1, 2)] == [1, 2]
+        with endpoint(0, roster, tmp_path, ports[0]) as again:
+            assert again.settle([again.send(b.me, parcel(3))], 5.0), "started again it has a higher incarnation"
+    assert any(event.kind == "alarm" and "identity conflict" in event.text for event in events)
 
 
 # -- rosters while links are open

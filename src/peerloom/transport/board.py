@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -59,6 +60,8 @@ class Board:
         self.lock = lock or threading.RLock()
         self.changed = threading.Condition(self.lock)  # something came, or something that was sent is settled
         self.room = threading.Condition(self.lock)  # something was taken
+        # Drawn anew by every process: two with one incarnation are copies of one peer, or one that lost its folder.
+        self.life = secrets.randbits(62)
         self.version = 0
         self.news = 0
         self.want = 0

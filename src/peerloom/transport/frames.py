@@ -108,6 +108,7 @@ _SCHEMA: Mapping[Kind, Mapping[str, Callable[[Any], bool]]] = {
         "roster": _word,
         "roster_version": _count,
         "incarnation": _count,
+        "life": _count,
     },
     Kind.HELLO_OK: {"incarnation": _count, "last": _pair, "want": _count, "roster_version": _count},
     Kind.DATA: {"channel": _count, "round": _count, "turn": _count, "dtype": _dtype, "keep": _keep, **_ORDER},

@@ -157,9 +157,9 @@ def _check(quarter: str) -> str:
     return _ALPHABET[-total % 32]
 
 
-def self_signed(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A certificate over this key that names nobody but its id; ten years, for both ends of TLS."""
-    now = datetime.datetime.now(datetime.UTC)
+def self_signed(key: ec.EllipticCurvePrivateKey, since: datetime.datetime | None = None) -> bytes:
+    """A certificate over this key that names nobody but its id; ten years from `since` or now, for both ends of TLS."""
+    now = since or datetime.datetime.now(datetime.UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"peerloom {short_id(_id_of(key.public_key()))}")])
     usage = dict.fromkeys(
         (

@@ -103,6 +103,7 @@ class OutLink(threading.Thread):
                 self._board.refuse(self._peer, f"by_peer_{why}")
             except FrameError as error:
                 why = error.reason
+                self._board.refuse(self._peer, why)
             except PeerError as error:  # a roster that cannot be believed
                 why = "roster"
                 self._board.tell(
@@ -145,7 +146,9 @@ class OutLink(threading.Thread):
         roster, run = board.roster, board.run
         before = time.monotonic()
         hello = {"run": run.run_id, "agreement": run.agreement, "roster": roster.hash, "roster_version": roster.version}
-        stream.send(Kind.HELLO, {"versions": [VERSION, VERSION], "incarnation": board.incarnation, **hello})
+        stream.send(
+            Kind.HELLO, {"versions": [VERSION, VERSION], "incarnation": board.incarnation, "life": board.life, **hello}
+        )
         answer = stream.reply(Kind.HELLO_OK, Kind.REFUSE)
         self._time(time.monotonic() - before, stream)
         if answer.kind is Kind.REFUSE:

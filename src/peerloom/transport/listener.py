@@ -39,6 +39,7 @@ class Listener:
         self._guard = threading.Lock()
         self._unfinished: dict[socket.socket, tuple[float, str]] = {}
         self._current: dict[str, tuple[Stream, int]] = {}
+        self._lives: dict[str, tuple[int, int]] = {}  # incarnation and life of whom we last greeted under this name
         self._stopping = threading.Event()
         self._threads: set[threading.Thread] = set()
         self._thread = threading.Thread(target=self._accept, name="listener", daemon=True)
@@ -149,19 +150,25 @@ class Listener:
 
     def _greet(self, stream: Stream, peer: str) -> int:
         board = self._board
-        frame = stream.read()
+        try:
+            frame = stream.read()
+        except FrameError as error:
+            if error.reason == "protocol_version":  # a later version may still read this answer, and tell its people
+                stream.send(Kind.REFUSE, {"seq": 0, "why": error.reason})
+            raise
         if frame.kind is not Kind.HELLO:
             raise FrameError("out_of_turn", frame.kind.name)
         why = self._objection(peer, frame.header)
         if why:
             stream.send(Kind.REFUSE, {"seq": 0, "why": why})
-            if why in ("roster_fork", "old_incarnation"):
+            if why in ("roster_fork", "old_incarnation", "identity_conflict"):
                 board.tell("alarm", peer, f"{board.name(peer)} was refused: {why.replace('_', ' ')}")
             raise RefusedError(why)
         incarnation: int = frame.header["incarnation"]
         with board.lock, self._guard:
             old = self._current.pop(peer, None)
             self._current[peer] = (stream, incarnation)
+            self._lives[peer] = (incarnation, frame.header["life"])
             inbox = board.inboxes[peer]
             last, want = list(inbox.last), inbox.want
         if old is not None:
@@ -187,7 +194,10 @@ class Listener:
                 return "not_a_neighbour"
             if hello["roster_version"] == known.version and hello["roster"] != known.hash:
                 return "roster_fork"
-            return "old_incarnation" if hello["incarnation"] < board.inboxes[peer].last[0] else ""
+            incarnation, life = self._lives.get(peer, (0, 0))
+            if hello["incarnation"] == incarnation and hello["life"] != life:
+                return "identity_conflict"
+            return "old_incarnation" if hello["incarnation"] < max(incarnation, board.inboxes[peer].last[0]) else ""
 
     def dismiss(self, peer: str, stream: Stream) -> bool:
         """Forget a connection that ended; whether it was the link's current one."""

@@ -21,12 +21,14 @@ _REASONS = {
     "PACKET_LENGTH_TOO_LONG": "plain_text",
     "RECORD_LAYER_FAILURE": "plain_text",
     "BAD_RECORD_TYPE": "plain_text",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "expired_certificate",
     "TLSV1_ALERT_UNKNOWN_CA": "not_admitted",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "not_admitted",
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "not_admitted",
     "DECRYPTION_FAILED_OR_BAD_RECORD_MAC": "changed_on_the_way",
     "SSLV3_ALERT_BAD_RECORD_MAC": "changed_on_the_way",
 }
+_TIMES = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 
 
 class HandshakeError(ssl.SSLError):
@@ -66,6 +68,8 @@ def reason_of(error: BaseException) -> str:
         return str(error.args[0])
     if isinstance(error, TimeoutError):
         return "timeout"
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _TIMES:
+        return "expired_certificate"
     if isinstance(error, ssl.SSLEOFError):
         return "closed"
     if isinstance(error, ssl.SSLError):
