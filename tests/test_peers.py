@@ -1,5 +1,6 @@
 """Rows in processes of their own give the simulator's bits: over a network in memory with every fault, and over TLS."""
 
+import errno
 import os
 import signal
 import time
@@ -44,6 +45,7 @@ from peerloom.transport import (
     RunIdentity,
     Settings,
 )
+from peerloom.transport.files import append_lines, read_lines
 
 MESSAGES = {"CHOCO": SignTopK(0.4), "ANQNIDS": ANQ(), "PaME": Coordinates(0.5), "SpodGT": Coordinates(0.5)}
 
@@ -398,6 +400,47 @@ def test_a_checkpoint_that_was_cut_is_passed_over(tmp_path):
     keep.save(1, last.state, last.ledger, {})
     with pytest.raises(DataError, match="another experiment"):
         Keep(tmp_path / "other", "two").load(exp.graph, type(last.state))
+
+
+@pytest.mark.parametrize("failures", [2, 3])
+def test_a_full_disk_is_borne_for_a_while_and_then_stops_the_row(failures, identities, tmp_path, monkeypatch):
+    """Twice no room: tried again, and no bit differs. Three times: the row stops, and older checkpoints are whole."""
+    exp = experiment("SpodGT", rounds=120)
+    real, left = Keep.save, [failures]
+
+    def save(keep, t, *rest):
+        if t == 100 and keep.folder.name == "0" and left[0]:
+            left[0] -= 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(keep, t, *rest)
+
+    monkeypatch.setattr(Keep, "save", save)
+    if failures < 3:
+        check_same(exp, run_in_memory(exp, identities, tmp_path))
+        return
+    with pytest.raises(PeerError, match=r"round 100 cannot be written \(No space left on device\), tried 3 times"):
+        run_in_memory(exp, identities, tmp_path)
+    state = type(simulated(replace(exp, rounds=1)).state)
+    assert Keep(tmp_path / "0", spec_hash(exp)).load(exp.graph, state).t == 50
+
+
+def test_lines_are_added_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "lines"
+    assert read_lines(path) == []
+    append_lines(path, ["one", "two"])
+    with path.open("a") as file:
+        file.write("[cut by a cra")
+    assert read_lines(path) == ["one", "two"]
+    append_lines(path, ["three"])
+    assert path.read_text() == "one\ntwo\nthree\n"
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        append_lines(path, ["four"])
+    assert path.read_text() == "one\ntwo\nthree\n"
 
 
 def test_a_roster_that_is_not_the_graphs_is_refused(identities):

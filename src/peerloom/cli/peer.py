@@ -309,6 +309,10 @@ def start(
     wait: Annotated[
         float, typer.Option(min=0.1, help="Seconds that a neighbour may be away before this peer gives up (or goes on).")
     ] = 60.0,
+    dead: Annotated[
+        float,
+        typer.Option(min=0.5, help="Seconds of silence after which a link is given up. 3 suits a LAN, 30 lossy lines."),
+    ] = 10.0,
     history: Annotated[bool, typer.Option("--history", help="Keep every event of every link, for the checker.")] = False,
     metrics: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Serve metrics for Prometheus there, on this machine only.")
@@ -318,13 +322,14 @@ def start(
 ) -> None:
     """Train: this peer's row of the experiment, with its neighbours. Started again, it goes on where it was."""
     from ..peers.start import serve
+    from ..transport import Settings
 
     def say(text: str) -> None:
         err.print(text, highlight=False, markup=False, soft_wrap=True)
 
     code = serve(
-        folder, file, data=data, label=label, listen=listen, deadline=deadline, free=free, wait=wait, history=history,
-        metrics=metrics, log_json=log_json, say=say,
+        folder, file, data=data, label=label, listen=listen, deadline=deadline, free=free, history=history,
+        settings=Settings(wait=wait, dead=dead), metrics=metrics, log_json=log_json, say=say,
     )  # fmt: skip
     raise typer.Exit(code)
 

@@ -7,11 +7,12 @@ ordinary run decides nothing, and writes nothing.
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from ..transport.files import append_lines, read_lines
 
 __all__ = ["Decision", "Journal", "Tag", "read_decisions"]
 
@@ -40,7 +41,7 @@ class Journal:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._by_tag: defaultdict[Tag, list[Decision]] = defaultdict(list)
-        for decision in read_decisions(path) if path is not None and path.exists() else []:
+        for decision in read_decisions(path) if path is not None else []:
             self._by_tag[decision.round, decision.turn].append(decision)
 
     def at(self, tag: Tag) -> list[Decision]:
@@ -53,10 +54,7 @@ class Journal:
         for decision in new:
             self._by_tag[decision.round, decision.turn].append(decision)
         if new and self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(decision) + "\n" for decision in new)
-                file.flush()
-                os.fsync(file.fileno())
+            append_lines(self._path, map(json.dumps, new))
 
     def every(self) -> list[Decision]:
         """All of them, in the order of rounds."""
@@ -76,6 +74,5 @@ class Journal:
 
 def read_decisions(path: Path) -> list[Decision]:
     """All decisions of a file; a last line that a kill cut short is left out."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    found = [json.loads(line) for line in lines if line.endswith("]")]
+    found = [json.loads(line) for line in read_lines(path)]
     return [Decision(kind, round, turn, row, (of[0], of[1])) for kind, round, turn, row, of in found]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from ..core import Ledger, Network
 from ..errors import DataError
-from ..transport.files import write_whole
+from ..transport.files import append_lines, read_lines, write_whole
 from .decisions import Journal
 from .wire import Memory
 
@@ -113,10 +112,7 @@ class Keep:
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, x=model.cpu().numpy(), **ledger.arrays())
         write_whole(places / f"{row['round']}.npz", buffer.getvalue())
-        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:  # a line says that its file is there
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_lines(self.folder / "metrics.jsonl", [json.dumps(row)])  # a line says that its file is there
         self._measured.add(row["round"])
 
     def judged(self, round: int) -> dict[str, NDArray[Any]]:
@@ -126,9 +122,7 @@ class Keep:
 
     def measurements(self) -> list[dict[str, Any]]:
         """All evaluations so far; a line that a kill cut short is left out."""
-        path = self.folder / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        return [json.loads(line) for line in read_lines(self.folder / "metrics.jsonl")]
 
 
 def _digest(body: bytes) -> bytes:

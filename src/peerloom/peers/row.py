@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from torch import Tensor
 from ..config import experiment_to_toml
 from ..core import DivergedError, Ledger
 from ..engines import build_net
+from ..errors import PeerError
 from ..experiment import Experiment
 from ..transport import Post, Wanted
 from .free import FreeWire
@@ -25,9 +27,11 @@ from .wire import Memory, PostWire
 
 __all__ = ["AskedToStop", "RowResult", "RowRun", "spec_hash"]
 
+_log = logging.getLogger("peerloom.peers")
 _GOODBYE = 30.0  # seconds in which neighbours may fetch the last parcels
 _GATHER = 10.0  # seconds in which neighbours may come, where nobody waits for them later
 _LOOK = 0.05
+_ATTEMPTS, _PAUSE = 3, 2.0  # to write a checkpoint, and seconds between them: somebody may be tidying up
 _NO_NEWS = 2**62  # more than ever arrive: to let a little time pass
 
 
@@ -118,8 +122,21 @@ class RowRun:
         return RowResult(*done[:3], finished=True)
 
     def _save(self, done: Point) -> None:
-        begin = time.monotonic()
-        self._keep.save(done.t, done.state, done.ledger, done.memory())
+        """Write a checkpoint. Without it the row does not go on: neighbours keep parcels for the newest two only."""
+        begin, memory = time.monotonic(), done.memory()
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._keep.save(done.t, done.state, done.ledger, memory)
+                break
+            except OSError as error:
+                text = f"The checkpoint after round {done.t} cannot be written ({error.strerror or error})"
+                if attempt == _ATTEMPTS:
+                    raise PeerError(
+                        f"{text}, tried {attempt} times, in {self._keep.folder}. Older ones are whole: make room, then "
+                        "start this peer again. Neighbours wait for it."
+                    ) from error
+                _log.warning("%s; trying again.", text)
+                self._post.wait_news(_NO_NEWS, _PAUSE)
         self.gauges.saved(done.t, time.monotonic() - begin)
 
     def _point(self, state: Any) -> Point:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 import sys
 import threading
@@ -23,6 +24,7 @@ from .status import write_status
 
 __all__ = ["Gauges", "Herald", "TimedWire", "standing"]
 
+_log = logging.getLogger("peerloom.peers")
 _EVERY = 1.0  # seconds between two words on how a peer stands
 
 
@@ -140,7 +142,7 @@ class Herald:
 
     def __init__(self, folder: Path, gauges: Gauges, look: Callable[[], dict[str, Any]]) -> None:
         self._folder, self._gauges, self._look = folder, gauges, look
-        self._over = threading.Event()
+        self._over, self._trouble = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="herald", daemon=True)
 
     def __enter__(self) -> Self:
@@ -151,11 +153,21 @@ class Herald:
         self._over.set()
         self._thread.join()
         if error is not None and self._gauges.status == "running":
-            self._gauges.status = "failed" if isinstance(error, PeerloomError) else "stopped"
-        write_status(self._folder, self._look() | ({"error": str(error)} if self._gauges.status == "failed" else {}))
+            self._gauges.status = "failed" if isinstance(error, PeerloomError | OSError) else "stopped"
+        self._write({"error": str(error)} if self._gauges.status == "failed" else {})
 
     def _run(self) -> None:
         while True:
-            write_status(self._folder, self._look())
+            self._write({})
             if self._over.wait(_EVERY):
                 return
+
+    def _write(self, more: dict[str, Any]) -> None:
+        """A status that cannot be written (a full disk) stops nobody: whatever is wrong shows where it matters."""
+        try:
+            write_status(self._folder, self._look() | more)
+            self._trouble = False
+        except OSError as error:
+            if not self._trouble:
+                _log.warning("The status cannot be written: %s", error)
+            self._trouble = True

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..config import comparison_from, read_file
-from ..errors import ConfigError, PeerloomError
+from ..errors import ConfigError, PeerError, PeerloomError
 from ..experiment import Experiment
 from ..transport import Endpoint, Event, History, Home, Roster, RunIdentity, Settings
 from ..transport.roster import parse_address
@@ -144,7 +144,7 @@ def serve(
     listen: str = "",
     deadline: float | None = None,
     free: bool = False,
-    wait: float | None = None,
+    settings: Settings | None = None,
     history: bool = False,
     metrics: str = "",
     log_json: bool = False,
@@ -163,7 +163,6 @@ def serve(
     try:
         home = Home.open(folder)
         voice.introduce(home.name, home.roster)
-        settings = Settings() if wait is None else Settings(wait=wait)
         result = start_peer(
             home, only_experiment(file), data=data, label=label, listen=listen, deadline=deadline, free=free,
             settings=settings, history=history, metrics=metrics, on_event=voice.event,
@@ -173,6 +172,9 @@ def serve(
     except PeerloomError as error:
         voice.say("error", f"error: {error}")
         return error.exit_code
+    except OSError as error:
+        voice.say("error", f"error: {error}. What was written before is whole: mend that, then start this peer again.")
+        return PeerError.exit_code
     how = "done" if result.finished else "stopped; the same command goes on from here"
     voice.say("end", f"{home.name}: round {result.t}, {how}")
     return 0

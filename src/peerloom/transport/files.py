@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import PeerError
 from .failpoints import hit
 
-__all__ = ["StateFolder", "is_locked", "refuse_loose_permissions", "write_whole"]
+__all__ = ["StateFolder", "append_lines", "is_locked", "read_lines", "refuse_loose_permissions", "write_whole"]
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -34,6 +36,29 @@ def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Add lines to a file, durably and whole: what does not fit on the disk is taken back, what a crash cut is dropped."""
+    data = "".join(f"{line}\n" for line in lines).encode()
+    with path.open("a+b", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
+            end = os.pread(file.fileno(), end, 0).rfind(b"\n") + 1
+            file.truncate(end)
+        try:
+            if file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(end)
+            raise
+
+
+def read_lines(path: Path) -> list[str]:
+    """All lines that were written whole; none if there is no file."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
 
 
 def refuse_loose_permissions(path: Path) -> None:
