@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test format clean
+.PHONY: run test chaos format clean
 
 run: .venv/.installed
 	$(BIN)/peerloom run
@@ -14,6 +14,10 @@ test: .venv/.installed-for-tests
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadfile
+
+# Faults on purpose: kills, partitions, floods, full disks. Up to half an hour; some need root. `make chaos WITH="--quick --only 1 3"`
+chaos: .venv/.installed-for-tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m chaos $(WITH)
 
 format: .venv/.installed-for-tests
 	$(BIN)/ruff check --fix

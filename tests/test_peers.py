@@ -33,6 +33,7 @@ from peerloom.runs import RunFolder
 from peerloom.schedules import Bernoulli
 from peerloom.testing import graph_for
 from peerloom.transport import (
+    CrashedError,
     Faults,
     Home,
     Identity,
@@ -400,6 +401,23 @@ def test_a_checkpoint_that_was_cut_is_passed_over(tmp_path):
     keep.save(1, last.state, last.ledger, {})
     with pytest.raises(DataError, match="another experiment"):
         Keep(tmp_path / "other", "two").load(exp.graph, type(last.state))
+
+
+def test_the_older_checkpoint_is_as_good_as_the_newest(identities, tmp_path, monkeypatch):
+    """Killed just before its next checkpoint, the newest spoilt, a row goes on from the one before: nothing is missing."""
+    exp, save, killed = experiment("SpodGT", rounds=230, schedule=Bernoulli()), Keep.save, []
+
+    def save_or_die(keep, t, *rest):
+        if keep.folder.name == "0" and t == 200 and not killed:
+            known = {kept[0]: path for path in keep._paths() if (kept := keep._read(path))}
+            known[150].write_bytes(b"spoilt")
+            killed.append(min(known))
+            raise CrashedError("killed")
+        save(keep, t, *rest)
+
+    monkeypatch.setattr(Keep, "save", save_or_die)
+    check_same(exp, run_in_memory(exp, identities, tmp_path))
+    assert killed == [100], "the round it went back to"
 
 
 @pytest.mark.parametrize("failures", [2, 3])

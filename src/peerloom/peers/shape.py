@@ -84,7 +84,7 @@ class Shape:
         """Rounds between checkpoints: as many as neighbours can keep the parcels of; one, where rounds may lack some."""
         if self.deadline is not None:
             return 1
-        return max(1, min(CHECKPOINT_EVERY, KEPT_BYTES // (self._largest * self.turns)))
+        return max(1, min(CHECKPOINT_EVERY, KEPT_BYTES // (2 * self._largest * self.turns)))
 
     @property
     def _largest(self) -> int:
@@ -92,8 +92,10 @@ class Shape:
 
     @property
     def remember(self) -> int:
-        """Rounds that a neighbour may be behind: the age of its checkpoint, and what may lie untaken in its inbox."""
-        return self.checkpoint_every + 2 * AHEAD + 2
+        """Rounds that a neighbour may be behind: the age of its older checkpoint, should the newest be spoilt, and what may
+        lie untaken in its inbox.
+        """
+        return 2 * self.checkpoint_every + 2 * AHEAD + 2
 
     def settings(self, base: Settings) -> Settings:
         """Settings under which a neighbour that starts again gets all that it has not seen."""

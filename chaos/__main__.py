@@ -1,0 +1,75 @@
+"""Run the scenarios and print what was measured: python -m chaos [--only N ...] [--quick] [--write DOCUMENT]."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from .figures import Scenario, SkippedError, Stage
+from .scenarios import SCENARIOS
+from .table import Outcome, markdown, on_screen, write_into
+
+__all__ = ["main", "play"]
+
+LONGEST = 30 * 60.0  # seconds for all; scenarios that would begin after this are skipped
+
+
+def play(scenario: Scenario, quick: bool, console: Console | None = None) -> Outcome:
+    """Run one scenario in a folder that is removed afterwards; an error is an outcome, too."""
+    begin = time.monotonic()
+    status = console.status(scenario.title) if console is not None else None
+
+    def say(text: str) -> None:
+        if status is not None:
+            status.update(f"{scenario.number} {scenario.title}: {text}")
+
+    with tempfile.TemporaryDirectory(prefix="peerloom-chaos-") as folder:
+        if status is not None:
+            status.start()
+        try:
+            figures = tuple(scenario.run(Stage(Path(folder), quick, say)))
+            return Outcome(scenario, time.monotonic() - begin, figures)
+        except SkippedError as reason:
+            return Outcome(scenario, time.monotonic() - begin, skipped=str(reason))
+        except Exception as error:  # noqa: BLE001  (the other scenarios are still worth running)
+            if console is not None:
+                console.print_exception()
+            return Outcome(scenario, time.monotonic() - begin, failed=f"{type(error).__name__}: {error}")
+        finally:
+            if status is not None:
+                status.stop()
+
+
+def main(words: list[str] | None = None) -> int:
+    """The command; 1 if a target was missed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m chaos", description="Faults on purpose, and what the peers make of them."
+    )
+    parser.add_argument("--only", type=int, nargs="+", choices=sorted(SCENARIOS), metavar="N", help="these scenarios")
+    parser.add_argument("--quick", action="store_true", help="shorter faults, fewer repetitions")
+    parser.add_argument("--write", type=Path, metavar="DOCUMENT", help="put the table between the marks of this file")
+    asked = parser.parse_args(words)
+    logging.getLogger("peerloom").addHandler(logging.NullHandler())  # what peers say of faults is no news here
+    console, begin = Console(), time.monotonic()
+    outcomes = list[Outcome]()
+    for number in asked.only or sorted(SCENARIOS):
+        if time.monotonic() - begin > LONGEST:
+            outcomes.append(Outcome(SCENARIOS[number], 0.0, skipped="no time was left"))
+            continue
+        outcomes.append(play(SCENARIOS[number], asked.quick, console))
+        last = outcomes[-1]
+        console.print(f"{number:>2} {last.scenario.title}: {last.verdict} ({last.seconds:.0f} s)", highlight=False)
+    console.print(on_screen(outcomes))
+    if asked.write is not None:
+        write_into(asked.write, markdown(outcomes, asked.quick))
+    return int(any(outcome.missed for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""Peers as sites run them: one process per row, started by `peerloom peer start`, killed and stopped as machines are."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from peerloom.config import comparison_from
+from peerloom.engines import build_net, iterate
+from peerloom.experiment import Experiment
+from peerloom.peers.federation import Federation
+from peerloom.peers.keep import Keep, Kept
+from peerloom.peers.row import spec_hash
+from peerloom.peers.start import run_folder
+from peerloom.peers.status import read_status
+from peerloom.transport import check_histories, read_history
+
+from .ends import until
+
+__all__ = ["Peers", "experiment"]
+
+Event = dict[str, Any]
+_SAMPLES = 20  # of each peer
+
+
+def experiment(rounds: int, rule: str = "SpodGT", clients: int = 4, features: int = 600, graph: str = "ring") -> Experiment:
+    """Least squares in float64, exact gradients; gradient tracking by default, since it forgives no lost message."""
+    smoothness = (features**0.5 + _SAMPLES**0.5) ** 2 / _SAMPLES  # of normal samples, nearly always
+    text = f"""
+        rounds = {rounds}
+        seed = 1
+        dtype = "float64"
+        graph = {{ name = "{graph}", clients = {clients} }}
+        schedule = {{ name = "Bernoulli", links = 0.9 }}
+        evaluate = {{ every = {max(rounds // 4, 1)} }}
+        algorithms = [{{ name = "{rule}", lr = {0.1 / smoothness:.6f} }}]
+        [problem]
+        name = "Classification"
+        model = "least_squares"
+        data = {{ name = "linear_regression", samples = {_SAMPLES * clients}, features = {features} }}
+        batch = "all"
+    """
+    (found,) = comparison_from(tomllib.loads(text)).experiments
+    return found
+
+
+class Peers:
+    """All rows of an experiment. Use it in a `with`: whatever happens, no process stays behind."""
+
+    def __init__(self, exp: Experiment, folder: Path, *options: str, history: bool = True) -> None:
+        self._federation = Federation(exp, folder / "run")
+        self.exp, self._options = self._federation.exp, [*options, *(["--history"] if history else [])]
+        self.homes = self._federation.homes
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Peers:
+        return self
+
+    def __exit__(self, *ignored: object) -> None:
+        for process in self._running.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+
+    # -- what happens to them
+
+    def start(self, row: int, failpoints: str = "") -> float:
+        """Start a row's process, or start it again; when that was."""
+        home = self.homes[row].folder
+        command = [sys.executable, "-m", "peerloom", "peer", "start", str(self._federation.folder.path / "config.toml")]
+        command += ["--folder", str(home), "--log-json", *self._options]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PEERLOOM_FAILPOINTS": failpoints}
+        with (home / "log.txt").open("ab") as log:
+            begin = time.time()
+            self._running[row] = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        return begin
+
+    def start_all(self) -> None:
+        """Every row."""
+        for row in range(len(self.homes)):
+            self.start(row)
+
+    def kill(self, row: int) -> float:
+        """Without a word, as a power cut does; when that was."""
+        at = time.time()
+        self._running[row].kill()
+        self._running[row].wait()
+        return at
+
+    def signal(self, row: int, number: signal.Signals) -> float:
+        """Any other signal; when that was."""
+        self._running[row].send_signal(number)
+        return time.time()
+
+    def died(self, row: int, seconds: float) -> bool:
+        """Wait for a row to be killed by one of its own failpoints."""
+        return self._running[row].wait(seconds) == -signal.SIGKILL
+
+    def code(self, row: int, seconds: float) -> int:
+        """Wait for a row to end; its exit code."""
+        return self._running[row].wait(seconds)
+
+    def finish(self, seconds: float) -> None:
+        """Wait until all have ended well."""
+        end = time.monotonic() + seconds
+        for row, process in self._running.items():
+            if code := process.wait(max(0.0, end - time.monotonic())):
+                raise RuntimeError(f"{self.homes[row].name} ended with exit code {code}: {self.log(row)[-1:]}")
+
+    # -- what is known of them
+
+    def folder(self, row: int) -> Path:
+        """Where a row keeps its run."""
+        return run_folder(self.homes[row], self.exp)
+
+    def round(self, row: int) -> int:
+        """The last round it told of; -1 before the first."""
+        folder = self.folder(row)
+        return int(read_status(folder)["round"]) if (folder / "status.json").exists() else -1
+
+    def reach(self, rounds: int, seconds: float = 90.0) -> None:
+        """Wait until every row has told of this round."""
+        if not until(lambda: all(self.round(row) >= rounds for row in range(len(self.homes))), seconds):
+            raise RuntimeError(f"after {seconds:.0f} s the rows stand at {[self.round(k) for k in range(len(self.homes))]}")
+
+    def log(self, row: int) -> list[Event]:
+        """What a row said, with times in seconds."""
+        found = []
+        for line in (self.homes[row].folder / "log.txt").read_text(encoding="utf-8", errors="replace").splitlines():
+            with contextlib.suppress(ValueError):
+                event = json.loads(line)
+                found.append(event | {"at": datetime.fromisoformat(event["at"]).timestamp()})
+        return found
+
+    def heard(self, row: int, kind: str, about: int, since: float, seconds: float = 30.0) -> float:
+        """When a row first said this about another after a moment; infinity if it did not."""
+
+        def found() -> Iterator[float]:
+            for event in self.log(row):
+                if event["kind"] == kind and event["about"] == self.homes[about].name and event["at"] >= since - 0.002:
+                    yield event["at"]
+
+        until(lambda: any(True for _ in found()), seconds)
+        return next(found(), float("inf"))
+
+    def history(self, row: int) -> list[Event]:
+        """Every event of its links."""
+        path = self.folder(row) / "history.jsonl"
+        return list(read_history(path)) if path.exists() else []
+
+    def complaints(self) -> list[str]:
+        """What the checker finds wrong in all histories together."""
+        return check_histories({home.identity.id: self.history(row) for row, home in enumerate(self.homes)})
+
+    def different_numbers(self) -> int:
+        """How many numbers of all models differ from those of a run that nobody disturbed."""
+        self._federation.collect()
+        *_, last = iterate(self.exp, path="links")
+        with np.load(self._federation.folder.path / "state.npz") as file:
+            return int(torch.count_nonzero(torch.from_numpy(file["state/x"]) != last.state.x))
+
+    def checkpoints(self) -> list[Kept]:
+        """The newest of every row that has one."""
+        kept = [self.checkpoint(row) for row in range(len(self.homes))]
+        return [point for point in kept if point is not None]
+
+    def checkpoint(self, row: int) -> Kept | None:
+        """The newest checkpoint of a row, if one can be read."""
+        net = build_net(self.exp, np.array([row]))
+        state = self.exp.algorithm.init(self.exp.start([row]).to(net.place.dtype), net)
+        return Keep(self.folder(row), spec_hash(self.exp)).load(self.exp.graph, type(state))

@@ -1,0 +1,152 @@
+"""Processes that die or stand still: kill -9 in the middle of a round, at random moments, and SIGSTOP."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from peerloom.engines import build_net
+from peerloom.peers.keep import Kept
+
+from ..ends import until
+from ..figures import Figure, Stage, at_most, exactly, told
+from ..peers import Peers, experiment
+
+__all__ = ["asleep", "killed", "killed_at_random"]
+
+Floats = NDArray[np.float64]
+_CLOSE = 1e-3
+DEAD = 3.0  # seconds of silence after which a link is given up here
+
+
+def killed(stage: Stage) -> list[Figure]:
+    """Kill a peer of a synchronous run and start it again at once."""
+    exp = experiment(rounds=300 if stage.quick else 1500)
+    with Peers(exp, stage.folder, "--dead", str(DEAD)) as peers:
+        stage.say("starting four peers")
+        peers.start_all()
+        peers.reach(20)
+        stage.say("kill -9")
+        dead = peers.kill(1)
+        knew = [peers.heard(row, "down", about=1, since=dead) - dead for row in (0, 2)]
+        began = peers.start(1)
+        lines = len(peers.history(1))
+        until(lambda: any(line["what"] == "apply" for line in peers.history(1)[lines:]), 60.0)
+        life = peers.history(1)[lines:]
+        opened = next(line["at"] for line in life if line["what"] == "start")
+        exchanging = next((line["at"] for line in life if line["what"] == "apply"), float("inf"))
+        stage.say("waiting for the end")
+        peers.finish(240)
+        return [
+            at_most("neighbours know of the kill after", max(knew), 0.1, "s"),
+            at_most("exchanging again, after its links were opened", exchanging - opened, 3.0, "s"),
+            told("and after its process was started (loading PyTorch)", exchanging - began, "s"),
+            exactly("lost, doubled or reordered, by the histories", len(peers.complaints()), 0),
+            exactly("numbers that differ from an undisturbed run", peers.different_numbers(), 0),
+        ]
+
+
+POINTS = ("mid_body=kill@{}", "before_rename=kill@{}", "after_rename=kill@{}", "after_send_before_ack=kill@{}",
+          "after_apply_before_ack=kill@{}", "before_send=kill@{}", "before_apply=kill@{}")  # fmt: skip
+
+
+def killed_at_random(stage: Stage) -> list[Figure]:
+    """Peers that wait for nobody, killed again and again, also in the middle of frames and checkpoints."""
+    kills, draws = 6 if stage.quick else 20, random.Random(7)
+    exp = experiment(rounds=10**6, features=4500)  # 72 KB a parcel: more than one write, so that it can be cut in the middle
+    done = unreadable = 0
+    with Peers(exp, stage.folder, "--free", "--dead", str(DEAD)) as peers:
+        stage.say("starting four peers")
+        peers.start_all()
+        peers.reach(60)
+        while done < kills:
+            who, point = draws.randrange(4), draws.choice(POINTS).format(draws.randrange(2, 8))
+            stage.say(f"{done} of {kills} kills; next row {who}, {point}")
+            time.sleep(draws.uniform(0.0, 0.5))
+            peers.kill(who)
+            unreadable += peers.checkpoint(who) is None
+            peers.start(who, failpoints=point)
+            if not peers.died(who, 90):
+                raise RuntimeError(f"row {who} did not come to its failpoint {point}")
+            unreadable += peers.checkpoint(who) is None
+            done += 2
+            peers.start(who)
+            before = peers.round(who)
+            if not until(lambda who=who, before=before: peers.round(who) > before, 90):  # type: ignore[misc]
+                raise RuntimeError(f"row {who} did not go on after round {before}")
+        stage.say("letting the peers agree, then stopping all")
+        calm = time.monotonic()
+        until(lambda: _gradient(peers, peers.checkpoints()) < _CLOSE, 120, every=1.0)
+        calm = time.monotonic() - calm
+        for row in range(4):
+            peers.signal(row, signal.SIGTERM)
+        peers.finish(60)
+        points = peers.checkpoints()
+        return [
+            told("kill -9, half of them at named points", done),
+            exactly("times that no checkpoint could be read", unreadable, 0),
+            at_most("mass that is missing or too much, of the start's", _mass_defect(peers, points), 1e-12),
+            at_most(f"gradient of the whole below {_CLOSE:g} of the start's, after the last kill", calm, 60.0, "s"),
+            told("rounds of the slowest and the fastest", f"{min(p.t for p in points)}, {max(p.t for p in points)}"),
+            exactly("lost, doubled or reordered, by the histories", len(peers.complaints()), 0),
+        ]
+
+
+def asleep(stage: Stage) -> list[Figure]:
+    """SIGSTOP a peer for longer than silence is borne: it counts as down, and what it says on waking is not stale."""
+    seconds = 5.0 if stage.quick else 20.0
+    with Peers(experiment(rounds=300 if stage.quick else 1500), stage.folder, "--dead", str(DEAD)) as peers:
+        stage.say("starting four peers")
+        peers.start_all()
+        peers.reach(20)
+        stage.say(f"asleep for {seconds:.0f} s")
+        slept = peers.signal(1, signal.SIGSTOP)
+        time.sleep(seconds)
+        down = max(peers.heard(row, "down", about=1, since=slept, seconds=1.0) for row in (0, 2)) - slept
+        woke = peers.signal(1, signal.SIGCONT)
+        back = max(peers.heard(row, "up", about=1, since=woke) for row in (0, 2)) - woke
+        peers.finish(240)
+        return [
+            at_most("neighbours know after", down, DEAD + 0.5, "s"),
+            at_most("links are up again, after waking", back, 3.0, "s"),
+            exactly("stale, lost or doubled, by the histories", len(peers.complaints()), 0),
+            exactly("numbers that differ from an undisturbed run", peers.different_numbers(), 0),
+        ]
+
+
+def _mass_defect(peers: Peers, points: list[Kept]) -> float:
+    """Trackers and what is on its way sum to the gradients used last: how far they are from that, of those at the start."""
+    links, n = peers.exp.graph.peers, peers.exp.problem.n
+    under_way = np.zeros(n)
+    for source, target, weight in zip(links.src.tolist(), links.dst.tolist(), links.b.tolist(), strict=True):
+        sent = _sums(points[source], "sigma", target, n)
+        got = _sums(points[target], "rho", source, n)
+        under_way += weight * (sent - got)
+    trackers, gradients = (np.concatenate([getattr(p.state, name).numpy() for p in points]) for name in ("y", "c"))
+    size = _gradients(peers, peers.exp.start([0])).abs().max()
+    return float(np.abs(trackers.sum(axis=0) + under_way - gradients.sum(axis=0)).max() / size)
+
+
+def _sums(point: Kept, what: str, row: int, n: int) -> Floats:
+    """What a row pushed to, or took from, another so far: models take no part in it."""
+    parts = [name.split("/") for name in point.memory]
+    places = [part for part in parts if part[0] == what and int(part[2]) == row]
+    return np.asarray(np.sum([np.zeros(n), *(point.memory["/".join(place)] for place in places)], axis=0))
+
+
+def _gradient(peers: Peers, points: list[Kept]) -> float:
+    """The length of the sum of all gradients at the mean of the models, where it was at the start being 1."""
+    mean = torch.cat([point.state.x for point in points]).mean(dim=0, keepdim=True)
+    now, before = (_gradients(peers, x).sum(dim=0).norm() for x in (mean, peers.exp.start([0])))
+    return float(now / before)
+
+
+def _gradients(peers: Peers, x: torch.Tensor) -> torch.Tensor:
+    """Every row's gradient at one model."""
+    net = build_net(peers.exp)
+    return net.grad(x.to(net.place.dtype).expand(peers.exp.graph.rows, -1).contiguous())

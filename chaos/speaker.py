@@ -1,0 +1,76 @@
+"""A member that speaks the protocol by hand: the right key, and whatever words a scenario puts into its mouth."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from peerloom.transport import Roster
+from peerloom.transport.frames import VERSION, Kind
+from peerloom.transport.stream import Stream, Waiting
+from peerloom.transport.tls import ALPN, client_context
+
+from .ends import FLOATS, RUN, identity
+
+__all__ = ["Speaker", "stranger"]
+
+GOOD = np.ones(FLOATS, np.float32).tobytes()
+
+
+class Speaker:
+    """One connection of member `number` to a port; nothing is said before `greet`."""
+
+    def __init__(self, number: int, roster: Roster, port: int) -> None:
+        self._roster, self._seq = roster, 0
+        raw = socket.create_connection(("127.0.0.1", port), timeout=5)
+        try:
+            self.sock = client_context(identity(number), roster).wrap_socket(raw, server_hostname="peer")
+        except BaseException:
+            raw.close()
+            raise
+        self.stream = Stream(self.sock, 5.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.sock.close()
+
+    def greet(self, **changes: Any) -> str:
+        """Say HELLO, with some fields changed; 'accepted' or why not."""
+        roster = self._roster
+        hello = {"versions": [VERSION, VERSION], "run": RUN.run_id, "agreement": RUN.agreement, "incarnation": 5, "life": 5}
+        self.stream.send(Kind.HELLO, {**hello, "roster": roster.hash, "roster_version": roster.version, **changes})
+        answer = self.stream.reply(Kind.HELLO_OK, Kind.REFUSE)
+        return "accepted" if answer.kind is Kind.HELLO_OK else str(answer.header["why"])
+
+    def data(self, body: bytes = GOOD, **changes: Any) -> str:
+        """Send a parcel, with some fields changed; 'applied', 'duplicate', 'stale' or why it was refused."""
+        self._seq += 1
+        header = {"channel": 0, "round": self._seq, "turn": 0, "dtype": "float32", "keep": "newest", "epoch": 0}
+        self.stream.send(Kind.DATA, {**header, "incarnation": 5, "seq": self._seq, **changes}, body)
+        answer: Waiting = self.stream.reply(Kind.ACK, Kind.REFUSE)
+        return str(answer.header["result"] if answer.kind is Kind.ACK else answer.header["why"])
+
+
+def stranger(port: int, context: ssl.SSLContext) -> bytes:
+    """Dial with any TLS context and listen: what the other side let itself be told is what it said; nothing, if refused."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as raw:
+        try:
+            with context.wrap_socket(raw, server_hostname="peer") as sock:
+                return sock.recv(100)
+        except OSError:
+            return b""
+
+
+def open_context(alpn: str = ALPN) -> ssl.SSLContext:
+    """A client that would talk to anybody."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols([alpn])
+    return context
