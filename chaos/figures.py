@@ -74,8 +74,8 @@ def shown(value: Value, unit: str) -> str:
     ('0.12 s', '2.9e-14', '12345 frames', '83 %', '0 s')
     """
     if isinstance(value, float):
-        small = value != 0 and abs(value) < 1e-3
-        text = f"{value:.1e}" if small else f"{value:.0f}" if abs(value) >= 20 or value == 0 else f"{value:.2g}"
+        extreme = value != 0 and not 1e-3 <= abs(value) < 1e6
+        text = f"{value:.1e}" if extreme else f"{value:.0f}" if abs(value) >= 20 or value == 0 else f"{value:.2g}"
     else:
         text = str(value)
     return f"{text} {unit}".rstrip()

@@ -30,7 +30,7 @@ from peerloom.transport import check_histories, read_history
 
 from .ends import until
 
-__all__ = ["Peers", "experiment"]
+__all__ = ["Peers", "experiment", "gradient_left", "gradients"]
 
 Event = dict[str, Any]
 _SAMPLES = 20  # of each peer
@@ -55,6 +55,18 @@ def experiment(rounds: int, rule: str = "SpodGT", clients: int = 4, features: in
     """
     (found,) = comparison_from(tomllib.loads(text)).experiments
     return found
+
+
+def gradients(exp: Experiment, x: torch.Tensor) -> torch.Tensor:
+    """Every row's gradient at one model."""
+    net = build_net(exp)
+    return net.grad(x.to(net.place.dtype).reshape(1, -1).expand(exp.graph.rows, -1).contiguous())
+
+
+def gradient_left(exp: Experiment, models: torch.Tensor) -> float:
+    """The length of the sum of all gradients at the mean of these models, where it was at the start being 1."""
+    now, before = (gradients(exp, x).sum(dim=0).norm() for x in (models.mean(dim=0), exp.start([0])))
+    return float(now / before)
 
 
 class Peers:

@@ -549,6 +549,18 @@ def test_slow_handshakes_are_ended_and_floods_refused(tmp_path, ports):
             sock.close()
 
 
+def test_a_flood_of_strangers_does_not_keep_members_out(tmp_path, ports):
+    """Every place for strangers is taken, from many addresses; whoever comes from a member's address gets in at once."""
+    roster = federation(2, [(0, 1)], ports)
+    with endpoint(1, roster, tmp_path, ports[1], settings=replace(QUICK, handshakes=4, handshake=30.0)) as b:
+        idle = [socket.create_connection(("127.0.0.1", ports[1]), 3, (f"127.0.1.{k}", 0)) for k in range(1, 9)]
+        assert until(lambda: b.refusals().get("handshake_flood", 0) == 4)
+        with endpoint(0, roster, tmp_path, ports[0]) as a:
+            assert until(lambda: outgoing(a).up, 2.0)
+        for sock in idle:
+            sock.close()
+
+
 def test_a_greeting_that_drips_is_ended(tmp_path, ports):
     """Every byte comes in time, the whole does not: even a member has ten seconds (here 0.6) from dialling to HELLO."""
     roster = federation(2, [(0, 1)], ports)

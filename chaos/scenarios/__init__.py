@@ -1,7 +1,7 @@
 """The scenarios, by number. Number 14 is kept for changes of the roster while peers run."""
 
 from ..figures import Scenario
-from . import disks, kills, networks, strangers, tampering
+from . import crowds, disks, floods, kills, liars, networks, strangers, tampering
 
 __all__ = ["SCENARIOS"]
 
@@ -17,8 +17,11 @@ SCENARIOS = {
         Scenario(7, "wrong papers", strangers.wrong_papers),
         Scenario(8, "replayed sessions, a copied peer", tampering.replayed_and_copied),
         Scenario(9, "10,000 invented frames", tampering.fuzzed),
+        Scenario(10, "many peers on one machine", crowds.crowd),
         Scenario(11, "SIGSTOP, then SIGCONT", kills.asleep),
+        Scenario(12, "floods of half-open connections", floods.flooded),
         Scenario(13, "a full disk, then a spoilt checkpoint", disks.full_and_spoilt),
+        Scenario(15, "a neighbour that lies", liars.lies),
         Scenario(16, "another version of the program", strangers.other_versions),
     )
 }

@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from peerloom.engines import build_net
 from peerloom.peers.keep import Kept
 
 from ..ends import until
 from ..figures import Figure, Stage, at_most, exactly, told
-from ..peers import Peers, experiment
+from ..peers import Peers, experiment, gradient_left, gradients
 
 __all__ = ["asleep", "killed", "killed_at_random"]
 
@@ -81,7 +80,7 @@ def killed_at_random(stage: Stage) -> list[Figure]:
                 raise RuntimeError(f"row {who} did not go on after round {before}")
         stage.say("letting the peers agree, then stopping all")
         calm = time.monotonic()
-        until(lambda: _gradient(peers, peers.checkpoints()) < _CLOSE, 120, every=1.0)
+        until(lambda: _left(peers) < _CLOSE, 120, every=1.0)
         calm = time.monotonic() - calm
         for row in range(4):
             peers.signal(row, signal.SIGTERM)
@@ -119,6 +118,11 @@ def asleep(stage: Stage) -> list[Figure]:
         ]
 
 
+def _left(peers: Peers) -> float:
+    """Of the gradient at the start, by the newest checkpoints."""
+    return gradient_left(peers.exp, torch.cat([point.state.x for point in peers.checkpoints()]))
+
+
 def _mass_defect(peers: Peers, points: list[Kept]) -> float:
     """Trackers and what is on its way sum to the gradients used last: how far they are from that, of those at the start."""
     links, n = peers.exp.graph.peers, peers.exp.problem.n
@@ -127,9 +131,9 @@ def _mass_defect(peers: Peers, points: list[Kept]) -> float:
         sent = _sums(points[source], "sigma", target, n)
         got = _sums(points[target], "rho", source, n)
         under_way += weight * (sent - got)
-    trackers, gradients = (np.concatenate([getattr(p.state, name).numpy() for p in points]) for name in ("y", "c"))
-    size = _gradients(peers, peers.exp.start([0])).abs().max()
-    return float(np.abs(trackers.sum(axis=0) + under_way - gradients.sum(axis=0)).max() / size)
+    trackers, used = (np.concatenate([getattr(p.state, name).numpy() for p in points]) for name in ("y", "c"))
+    size = gradients(peers.exp, peers.exp.start([0])).abs().max()
+    return float(np.abs(trackers.sum(axis=0) + under_way - used.sum(axis=0)).max() / size)
 
 
 def _sums(point: Kept, what: str, row: int, n: int) -> Floats:
@@ -137,16 +141,3 @@ def _sums(point: Kept, what: str, row: int, n: int) -> Floats:
     parts = [name.split("/") for name in point.memory]
     places = [part for part in parts if part[0] == what and int(part[2]) == row]
     return np.asarray(np.sum([np.zeros(n), *(point.memory["/".join(place)] for place in places)], axis=0))
-
-
-def _gradient(peers: Peers, points: list[Kept]) -> float:
-    """The length of the sum of all gradients at the mean of the models, where it was at the start being 1."""
-    mean = torch.cat([point.state.x for point in points]).mean(dim=0, keepdim=True)
-    now, before = (_gradients(peers, x).sum(dim=0).norm() for x in (mean, peers.exp.start([0])))
-    return float(now / before)
-
-
-def _gradients(peers: Peers, x: torch.Tensor) -> torch.Tensor:
-    """Every row's gradient at one model."""
-    net = build_net(peers.exp)
-    return net.grad(x.to(net.place.dtype).expand(peers.exp.graph.rows, -1).contiguous())

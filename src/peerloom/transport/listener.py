@@ -15,6 +15,7 @@ from .frames import VERSION, FrameError, Kind
 from .inbox import RefusedError
 from .incoming import Incoming
 from .link import Credentials
+from .roster import parse_address
 from .stream import Stream, tune
 from .tls import peer_of, reason_of
 
@@ -39,6 +40,7 @@ class Listener:
         self._guard = threading.Lock()
         self._unfinished: dict[socket.socket, tuple[float, str]] = {}
         self._current: dict[str, tuple[Stream, int]] = {}
+        self._proven: set[str] = set()  # addresses from which a neighbour has come
         self._lives: dict[str, tuple[int, int]] = {}  # incarnation and life of whom we last greeted under this name
         self._stopping = threading.Event()
         self._threads: set[threading.Thread] = set()
@@ -97,10 +99,15 @@ class Listener:
             thread.start()
 
     def _flooded(self, address: str) -> bool:
+        """Whether there is no room for one more. Members' addresses have room of their own, which strangers cannot take."""
         settings = self._board.settings
+        members = {parse_address(place)[0] for member in self._board.roster.members for place in member.addresses}
         with self._guard:
             per_address = Counter(where for _, where in self._unfinished.values())
-            return len(self._unfinished) >= settings.handshakes or per_address[address] >= settings.handshakes_per_address
+            known = members | self._proven
+            strangers = sum(count for where, count in per_address.items() if where not in known)
+        full = address not in known and strangers >= settings.handshakes
+        return full or per_address[address] >= settings.handshakes_per_address
 
     def _sweep(self) -> None:
         """A handshake that drips byte by byte never times out by itself; its time as a whole is limited here."""
@@ -110,9 +117,11 @@ class Listener:
                 if since < oldest:
                     _cut(sock)
 
-    def _finished(self, sock: socket.socket) -> None:
+    def _finished(self, sock: socket.socket, proven: bool = False) -> None:
         with self._guard:
-            self._unfinished.pop(sock, None)
+            found = self._unfinished.pop(sock, None)
+            if found is not None and proven:
+                self._proven.add(found[1])
 
     def _serve(self, raw: socket.socket) -> None:
         board, settings = self._board, self._board.settings
@@ -132,7 +141,7 @@ class Listener:
                     peer = peer_of(sock, roster)
                     stream = Stream(sock, settings.handshake)
                     incarnation = self._greet(stream, peer)
-                    self._finished(sock)
+                    self._finished(sock, proven=True)
                     threading.current_thread().name = f"from-{board.name(peer)}"
                     Incoming(board, stream, peer, incarnation).run(self.dismiss)
         except FrameError as error:

@@ -225,9 +225,9 @@ class Settings:
     handshake: float = 10.0
     """From accepting a connection to HELLO_OK, at most."""
     handshakes: int = 32
-    """Unfinished handshakes at one time, all addresses together."""
+    """Unfinished handshakes at one time, all addresses together but those of members."""
     handshakes_per_address: int = 16
-    """The same, for one address."""
+    """The same, for any one address."""
     congestion: Literal["auto", "off"] = "auto"
     """'auto' uses BBR where the kernel has it; it is worth a lot on lossy links."""
     largest_norm: float | None = None

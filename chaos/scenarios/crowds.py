@@ -1,0 +1,86 @@
+"""Many peers on one machine: how long until all links are up, how fast rounds are, what a peer costs."""
+
+from __future__ import annotations
+
+import time
+import tomllib
+from pathlib import Path
+
+from peerloom.config import comparison_from
+from peerloom.experiment import Experiment
+from peerloom.peers.federation import Federation
+
+from ..ends import until
+from ..figures import Figure, Stage, at_least, at_most, exactly, told
+
+__all__ = ["crowd"]
+
+
+def crowd(stage: Stage) -> list[Figure]:
+    """Every peer hears four others in every round, 40 KB each."""
+    peers, rounds = (12, 400) if stage.quick else (64, 400)
+    federation = Federation(_experiment(peers, rounds), stage.folder / "run")
+    with federation.no_orphans():
+        begin = time.monotonic()
+        for row in range(peers):
+            federation.start(row)
+        stage.say("waiting for every link")
+        if not until(lambda: _up(federation) == 2 * 4 * peers, 180.0, every=0.2):
+            raise RuntimeError(f"only {_up(federation)} of {8 * peers} ends of links are up")
+        up = time.monotonic() - begin
+        first, since = min(stand["round"] for stand in federation.status()), time.monotonic()
+        stage.say("training")
+        memory, spent = [0], 0.0
+        while (last := min(stand["round"] for stand in federation.status())) < rounds:
+            memory += [_private(stand["pid"]) for stand in federation.status()]
+            spent = time.monotonic() - since
+            time.sleep(1.0)
+        federation.wait()
+    sent, acked, applied = _account(federation)
+    return [
+        at_most(f"{4 * peers} links of {peers} peers are up after", up, 15.0, "s"),
+        at_least("rounds per second at 40 KB", (last - first) / spent, 10.0),
+        at_most("memory of a peer beside what all share (Python, PyTorch)", max(memory) / 1024, 64.0, "MB"),
+        told("parcels in all", sent),
+        exactly("sent = acknowledged = applied", f"{acked}, {applied}", f"{sent}, {sent}"),
+    ]
+
+
+def _experiment(peers: int, rounds: int) -> Experiment:
+    """A linear model of 10,010 numbers in float32, on a random graph where everybody has four neighbours."""
+    text = f"""
+        rounds = {rounds}
+        seed = 1
+        dtype = "float32"
+        graph = {{ name = "regular", clients = {peers}, degree = 4 }}
+        algorithms = [{{ name = "DGD", lr = 0.001 }}]
+        [problem]
+        name = "Classification"
+        data = {{ name = "blobs", samples = {peers * 20}, features = 1000, classes = 10 }}
+    """
+    (found,) = comparison_from(tomllib.loads(text)).experiments
+    return found
+
+
+def _up(federation: Federation) -> int:
+    """Ends of links that are up, as the peers tell."""
+    return sum(link["up"] for stand in federation.status() for link in stand["links"])
+
+
+def _account(federation: Federation) -> tuple[int, int, int]:
+    """Parcels sent, acknowledged and applied by all peers together, promises to be silent included."""
+    counts = dict.fromkeys(("sent", "acked", "applied"), 0)
+    for stand in federation.status():
+        for link in stand["links"]:
+            for what in counts:
+                counts[what] += link["frames"].get(what, 0)
+    return counts["sent"], counts["acked"], counts["applied"]
+
+
+def _private(pid: int) -> int:
+    """Kilobytes that a process shares with nobody; none if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))

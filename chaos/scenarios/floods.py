@@ -1,0 +1,152 @@
+"""Whoever wants to exhaust a peer: half-open handshakes, greetings that drip, lengths that lie."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import socket
+import ssl
+import statistics
+import struct
+import time
+from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from peerloom.transport import Endpoint, Identity, LinkState, Roster
+from peerloom.transport.frames import Kind, encode
+
+from ..ends import QUICK, RUN, endpoint, federation, free_ports, identity, outgoing, parcel, until
+from ..figures import Figure, Stage, at_least, at_most, exactly, told
+from ..speaker import Speaker, open_context
+
+__all__ = ["flooded"]
+
+_HALF_OPEN = 1000
+_WINDOW = 4.0  # seconds of each measurement
+
+
+def flooded(stage: Stage) -> list[Figure]:
+    """Two honest peers exchange as fast as they can, with and without the flood, in turns; then somebody comes anew."""
+    context = multiprocessing.get_context("spawn")
+    roster = federation(4, [(0, 1), (2, 1), (3, 1)], [f"127.0.0.1:{port}" for port in free_ports(4)])
+    with (
+        endpoint(1, roster, stage.folder) as b,
+        _process(context.Process(target=_honest, args=(identity(0), roster, stage.folder))),
+    ):
+        if not until(lambda: _link(b, roster, 0).frames.get("applied", 0) > 100, 60.0):
+            raise RuntimeError("the honest peers did not come to exchange")
+        memory, calm, under_attack = _resident(), list[float](), list[float]()
+        _lie(roster, b.port)
+        for turn in range(2 if stage.quick else 6):
+            stage.say(f"without the flood, then with it; turn {turn + 1}")
+            calm.append(_rate(b, roster))
+            with _process(context.Process(target=_attack, args=(b.port,))):
+                if not until(lambda: b.refusals().get("handshake_flood", 0) > 0, 30.0):
+                    raise RuntimeError("the flood did not begin")
+                under_attack.append(_rate(b, roster))
+        grown = (_resident() - memory) / 1024
+        stage.say("somebody comes during the flood")
+        with _process(context.Process(target=_attack, args=(b.port,))):
+            time.sleep(2.0)
+            begin = time.monotonic()
+            with endpoint(2, roster, stage.folder) as late:
+                came = until(lambda: outgoing(late).up, 60.0)
+                admitted = time.monotonic() - begin if came else float("inf")
+        refusals = b.refusals()
+        lost = sum(_link(b, roster, 0).reconnects.values())
+    share = 100 * statistics.median(with_ / without for with_, without in zip(under_attack, calm, strict=True))
+    return [
+        told("honest parcels of 40 KB without the flood", statistics.median(calm), "per s"),
+        at_least("share of that rate during the flood", share, 80.0, "%"),
+        exactly("honest links that were lost", lost, 0),
+        at_most("growth of the receiver's memory", grown, 50.0, "MB"),
+        told(
+            f"connections refused, of an attacker that tries to hold {_HALF_OPEN} open", refusals.get("handshake_flood", 0)
+        ),
+        exactly("bodies of 2^62 bytes and more refused, of 3", refusals.get("oversized", 0), 3),
+        at_most("a member that comes during the flood gets in after", admitted, 3.0, "s"),
+    ]
+
+
+def _honest(whose: Identity, roster: Roster, folder: Path) -> None:
+    """In a process of its own: send as fast as acknowledgements come."""
+    host, port = roster.members[0].addresses[0].split(":")
+    with Endpoint(whose, roster, RUN, folder / "state-0", (host, int(port)), QUICK) as a:
+        for round in itertools.count(1):
+            receipt = a.send(roster.members[1].id, parcel(round), keep="newest")
+            a.settle([receipt], 60.0)
+
+
+def _attack(port: int) -> None:
+    """In a process of its own: connections that never finish, from fifty addresses, opened again when they are closed."""
+    held: dict[int, socket.socket] = {}
+    hello, said = _client_hello(), 0
+    for place in itertools.cycle(range(_HALF_OPEN)):
+        time.sleep(0.01)
+        try:
+            if place in held:  # a byte now and then, as slowloris does
+                held[place].sendall(hello[said % len(hello) :][:1])
+                said += 1
+            else:
+                held[place] = socket.create_connection(("127.0.0.1", port), 1.0, (f"127.0.{place % 50}.2", 0))
+        except OSError:
+            if place in held:
+                held.pop(place).close()
+
+
+def _client_hello() -> bytes:
+    """How a true handshake begins."""
+    out = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        open_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname="peer").do_handshake()
+    return out.read()
+
+
+def _lie(roster: Roster, port: int) -> None:
+    """A member says that more bytes follow than any memory has."""
+    header = {
+        "channel": 0,
+        "round": 1,
+        "turn": 0,
+        "dtype": "float32",
+        "keep": "newest",
+        "epoch": 0,
+        "incarnation": 5,
+        "seq": 1,
+    }
+    frame = encode(Kind.DATA, header)
+    for length in (2**62, 2**63, 2**64 - 1):
+        with Speaker(3, roster, port) as liar:
+            liar.greet()
+            liar.sock.sendall(frame[:12] + struct.pack("!Q", length) + frame[20:])
+            with contextlib.suppress(OSError):
+                liar.sock.recv(100)
+
+
+@contextlib.contextmanager
+def _process(process: BaseProcess) -> Iterator[None]:
+    """It runs, and does not stay behind."""
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+def _rate(b: Endpoint, roster: Roster) -> float:
+    """Parcels of the honest peer that are applied in a second."""
+    before, begin = _link(b, roster, 0).frames.get("applied", 0), time.monotonic()
+    time.sleep(_WINDOW)
+    return (_link(b, roster, 0).frames.get("applied", 0) - before) / (time.monotonic() - begin)
+
+
+def _link(b: Endpoint, roster: Roster, number: int) -> LinkState:
+    return next(link for link in b.links() if link.direction == "in" and link.peer == roster.members[number].id)
+
+
+def _resident() -> int:
+    """Kilobytes that this process holds now."""
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line)
