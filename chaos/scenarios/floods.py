@@ -62,9 +62,7 @@ def flooded(stage: Stage) -> list[Figure]:
         at_least("share of that rate during the flood", share, 80.0, "%"),
         exactly("honest links that were lost", lost, 0),
         at_most("growth of the receiver's memory", grown, 50.0, "MB"),
-        told(
-            f"connections refused, of an attacker that tries to hold {_HALF_OPEN} open", refusals.get("handshake_flood", 0)
-        ),
+        told(f"connections refused, to one who tries to hold {_HALF_OPEN}", refusals.get("handshake_flood", 0)),
         exactly("bodies of 2^62 bytes and more refused, of 3", refusals.get("oversized", 0), 3),
         at_most("a member that comes during the flood gets in after", admitted, 3.0, "s"),
     ]

@@ -58,10 +58,10 @@ class Keep:
         arrays |= {f"wire/{name}": value for name, value in memory.items()}
         buffer = io.BytesIO()
         np.savez(buffer, t=np.array(t), spec=np.array(self._spec), allow_pickle=False, **arrays)
-        body = buffer.getvalue()
+        body = buffer.getbuffer()  # what neighbours may need makes it large: it is copied nowhere
         if self._older is None:
             self._older = min(self._paths(), key=lambda path: kept[0] if (kept := self._read(path)) else -1)
-        write_whole(self._older, _digest(body) + body)
+        write_whole(self._older, _digest(body), body)
         self._older = next(path for path in self._paths() if path != self._older)
 
     def load(self, network: Network, state_type: type[Any]) -> Kept | None:
@@ -88,7 +88,7 @@ class Keep:
         """A checkpoint whose hash is right; one that was cut or changed counts as missing."""
         if not path.exists():
             return None
-        data = path.read_bytes()
+        data = memoryview(path.read_bytes())
         length = len(_digest(b""))
         if _digest(data[length:]) != data[:length]:
             return None
@@ -125,6 +125,6 @@ class Keep:
         return [json.loads(line) for line in read_lines(self.folder / "metrics.jsonl")]
 
 
-def _digest(body: bytes) -> bytes:
+def _digest(body: bytes | memoryview) -> bytes:
     """Against accidents of the disk, not against people: a checkpoint lies in the peer's own folder."""
     return xxhash.xxh3_128_digest(body)

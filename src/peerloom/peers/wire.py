@@ -80,6 +80,7 @@ class PostWire:
                 acked[k] = False
             else:
                 sent[to] = np.array(body)
+                sent[to].flags.writeable = False  # so that the link sends, and keeps, this very copy
                 self._send(Sent(to, *tag, sent[to]), tag[0])
         self._log.forget(tag[0])
         deaf = {decision.row for decision in made} if self._keeps_mean else set()

@@ -15,14 +15,15 @@ from .failpoints import hit
 __all__ = ["StateFolder", "append_lines", "is_locked", "read_lines", "refuse_loose_permissions", "write_whole"]
 
 
-def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+def write_whole(path: Path, *parts: bytes | memoryview, mode: int = 0o644) -> None:
     """Write a file so that a reader, or a crash, finds the old content or the new one, never a part."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             os.fchmod(file.fileno(), mode)
-            file.write(data)
+            for part in parts:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         hit("before_rename")
@@ -108,7 +109,7 @@ class StateFolder:
             last = int(path.read_text()) if path.exists() else 0
         except ValueError:
             raise PeerError(f"{path} does not hold a number. Remove the whole folder: the peer then joins as new.") from None
-        write_whole(path, f"{last + 1}\n".encode(), 0o600)
+        write_whole(path, f"{last + 1}\n".encode(), mode=0o600)
         return last + 1
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ class Identity:
         secret = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        write_whole(folder / _KEY, secret, 0o600)
+        write_whole(folder / _KEY, secret, mode=0o600)
         write_whole(folder / _CERTIFICATE, self_signed(key))
         return cls.load(folder)
 

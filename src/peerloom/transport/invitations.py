@@ -149,7 +149,7 @@ class InvitationBook:
         return json.loads(self._path.read_bytes()) if self._path.exists() else {}
 
     def _write(self, book: dict[str, dict[str, Any]]) -> None:
-        write_whole(self._path, json.dumps(book, indent=1).encode(), 0o600)
+        write_whole(self._path, json.dumps(book, indent=1).encode(), mode=0o600)
 
 
 def _canonical(content: dict[str, Any]) -> bytes:
