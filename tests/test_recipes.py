@@ -228,7 +228,7 @@ def test_the_command_reproduces_goes_on_and_sums_up(tmp_path, capsys):
     assert len(summed["verdicts"]) == len(DSPODFL["fig3d"].checks)
     for page in ("page.md", "page.html"):
         text = (tmp_path / page).read_text()
-        assert "not decided here: 2" in text
+        assert text.count("not decided here") >= 2
         assert "peerloom reproduce dspodfl fig3d --tiny" in text
     (picture,) = (tmp_path / "pictures").iterdir()
     assert f"](pictures/{picture.name})" in (tmp_path / "page.md").read_text()

@@ -16,7 +16,7 @@ import polars as pl
 from ..reports.groups import Group
 from ..reports.picture import Line, Lines, Picture
 from ..reports.plots import RANGE, curve_panel, with_common_reach
-from ..reports.scales import Along, spans_decades
+from ..reports.scales import Along, grows_by_factors, spans_decades
 from ..runs import Run
 from .dots import QUARTILES, Paper, along_of, logged, name_of, table_picture
 from .readings import Found, Reading, column_of, middle, quartiles, words_of
@@ -158,7 +158,7 @@ def _sweep(title: str, found: Found, reading: Reading, factors: Mapping[str, Seq
     across, up = Along(next(iter(factors.values()))[0][0]), along_of(reading.metric)
     xs = [row[0] for lines in rows.values() for some in lines.values() for row in some]
     ys = [value for lines in rows.values() for some in lines.values() for row in some for value in row[1:4]]
-    across, up = dataclasses.replace(across, log=spans_decades(xs)), dataclasses.replace(up, log=logged(ys, up))
+    across, up = dataclasses.replace(across, log=grows_by_factors(xs)), dataclasses.replace(up, log=logged(ys, up))
     panels = [
         Lines(panel, [_swept(name, some) for name, some in lines.items()], across, up) for panel, lines in rows.items()
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from .canvas import Canvas, wide
 from .picture import Bars, Bubbles, Cells, Dots, Lines, Panel
@@ -16,6 +17,7 @@ __all__ = ["Place", "height_of", "paint"]
 Inks = Mapping[str, tuple[str, str]]
 
 _FOOT = 44.0  # below what is drawn: ticks and the axis' title
+_LEAST_APART = 34.0  # pixels from tick to tick
 _PALE, _DEEP = (228, 239, 249), (8, 70, 128)  # of cells, from the least to the largest value
 _BUBBLE = "#0072B2"
 _ROW = {Dots: 30.0, Cells: 34.0, Bars: 24.0, Bubbles: 26.0}
@@ -80,10 +82,11 @@ def _say(value: float, along: Along) -> str:
     return percent(value) if along.unit == "%" else number(value)
 
 
-def _bottom(canvas: Canvas, scale: Scale, inner: Place) -> None:
-    """Ticks, numbers and title of an axis along the bottom."""
+def _bottom(canvas: Canvas, scale: Scale, inner: Place, marks: Sequence[float] = ()) -> None:
+    """Ticks, numbers and title of an axis along the bottom; ticks are at the marks, if these leave room for numbers."""
     bottom = inner.y + inner.height
-    ticks = scale.ticks(max(2, int(inner.width / 52)))
+    near = min((scale(b) - scale(a) for a, b in pairwise(marks)), default=inner.width)
+    ticks = list(marks) if marks and near >= _LEAST_APART else scale.ticks(max(2, int(inner.width / 52)))
     for value, text in zip(ticks, written(ticks, scale.along), strict=True):
         canvas.rule(scale(value), inner.y, scale(value), bottom)
         canvas.text(scale(value), bottom + 16, text, size=11, anchor="middle", kind="s")
@@ -103,7 +106,7 @@ def _lines(canvas: Canvas, panel: Lines, place: Place, inks: Inks) -> None:
     inner = Place(left, place.y + _head(panel), place.x + place.width - 12 - left, place.height - _head(panel) - _FOOT)
     x = Scale(panel.across, *across, inner.x, inner.x + inner.width)
     y = Scale(panel.up, *up, inner.y + inner.height, inner.y)
-    _bottom(canvas, x, inner)
+    _bottom(canvas, x, inner, panel.marks())
     for value, text in zip(ticks_up, texts, strict=True):
         canvas.rule(inner.x, y(value), inner.x + inner.width, y(value))
         canvas.text(inner.x - 6, y(value) + 4, text, size=11, anchor="end", kind="s")

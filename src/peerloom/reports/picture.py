@@ -30,7 +30,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Lines:
-    """Values along an axis.
+    """Values along an axis, which has its ticks at the marks where all lines are marked.
 
     A log axis begins at `start`, and what lies before it is not shown. `reach` is what the vertical axis covers where
     several panels are to be compared; without it, what the panel's own values need.
@@ -42,6 +42,10 @@ class Lines:
     up: Along
     start: float = 0.0
     reach: tuple[float, float] | None = None
+
+    def marks(self) -> list[float]:
+        """Where the marks lie along the axis; nowhere, unless all lines have them."""
+        return sorted({x for line in self.lines for x in line.x}) if all(line.marked for line in self.lines) else []
 
     def shown(self) -> list[tuple[float, float]]:
         """Every point that the axes must cover, ends of bands and the paper's among them."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
-__all__ = ["Along", "Scale", "Unit", "span_of", "spans_decades", "written"]
+__all__ = ["Along", "Scale", "Unit", "grows_by_factors", "span_of", "spans_decades", "written"]
 
 Unit = Literal["", "%", "B"]
 
 _DECADES = 1.5  # from here on a linear axis squeezes the small values together
+_FACTOR = 8  # between the least and the largest of varied values, below which a linear axis serves as well
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -86,6 +88,19 @@ def spans_decades(values: Iterable[float]) -> bool:
     """Whether values lie so far apart that only a log axis shows all of them."""
     known = [value for value in values if math.isfinite(value)]
     return bool(known) and min(known) > 0 and math.log10(max(known) / min(known)) > _DECADES
+
+
+def grows_by_factors(values: Iterable[float]) -> bool:
+    """Whether varied values, such as 1e-4, 1e-3, 1e-2, lie more evenly on a log axis.
+
+    >>> grows_by_factors([1, 2, 4, 8, 16]), grows_by_factors(range(1, 11)), grows_by_factors([32, 64, 128])
+    (True, False, False)
+    """
+    ranked = sorted(set(values))
+    if len(ranked) < 2 or ranked[0] <= 0 or ranked[-1] < _FACTOR * ranked[0]:
+        return False
+    steps, factors = ([b - a for a, b in pairwise(ranked)], [math.log(b / a) for a, b in pairwise(ranked)])
+    return len(ranked) == 2 or max(factors) / min(factors) < max(steps) / min(steps)
 
 
 def written(values: Sequence[float], along: Along) -> list[str]:
