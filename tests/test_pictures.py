@@ -104,6 +104,21 @@ def test_points_lie_where_the_ticks_around_them_say(log, width):
     assert ("delay (log)" in texts(root)) is log
 
 
+@pytest.mark.parametrize(("least", "zero"), [(0.3, True), (0.9, False)])
+def test_accuracies_start_at_zero_unless_all_are_large(least, zero):
+    line = Line("a", [1.0, 2.0], [least, 0.95], [least, 0.95], [least, 0.95])
+    root = drawn(Picture("p", "T", [Lines("", [line], Along("x"), Along("accuracy", unit="%"))]))
+    assert ("0 %" in texts(root)) is zero
+    assert "90 %" in texts(root) or zero
+
+
+def test_sweeps_have_their_ticks_at_the_marks():
+    line = Line("a", [1e-4, 1e-3, 0.1], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0], marked=True)
+    root = drawn(Picture("p", "T", [Lines("", [line], Along("step", log=True), Along("loss"))]))
+    assert {"10⁻⁴", "0.001", "0.1"} <= set(texts(root))
+    assert "0.01" not in texts(root)
+
+
 def test_cells_of_a_heat_map_are_the_data_and_the_largest_is_the_darkest():
     values = [[0.5, 1.5], [2.5, math.inf]]
     root = drawn(Picture("map", "T", [Cells("c", ["6", "63"], ["0.1", "0.2"], values, Along("rate"), Along("degree"))]))

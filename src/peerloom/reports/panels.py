@@ -133,12 +133,12 @@ def _lines(canvas: Canvas, panel: Lines, place: Place, inks: Inks) -> None:
 
 
 def _ranges(panel: Lines) -> tuple[tuple[float, float], tuple[float, float]]:
-    """What the two axes must cover; accuracies start at zero."""
+    """What the two axes must cover; accuracies start at zero, unless all of them are large."""
     shown = panel.shown()
     across = span_of([x for x, _ in shown], panel.across.log, 0.03)
     across = (max(across[0], panel.start), across[1]) if panel.start > 0 and panel.across.log else across
     low, high = span_of(panel.reach or [value for _, value in shown], panel.up.log)
-    return across, (0.0 if panel.up.unit == "%" else low, high)
+    return across, (0.0 if panel.up.unit == "%" and low < high / 2 else low, high)
 
 
 def _dots(canvas: Canvas, panel: Dots, inner: Place, tall: float, inks: Inks) -> None:
