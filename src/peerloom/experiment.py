@@ -21,9 +21,14 @@ from .schedules import Always, Measured, Replay, is_measured, planned, with_meas
 __all__ = ["Evaluate", "Experiment"]
 
 
+# Evaluations of a run by default: 10,000 rounds of ten linear models on Fashion-MNIST then take 13 % of their time for being
+# judged on the 10,000 test images, and with twice as many 23 %.
+_TIMES = 50
+
+
 @dataclass(frozen=True)
 class Evaluate:
-    """When models are judged: every N rounds, or on a logarithmic grid; always at the start and at the end.
+    """When models are judged: every N rounds, or on a logarithmic grid, or fifty times; always at the start and the end.
 
     The grid is that of DSpodFL's code: half-decade steps of the leading digit, ..., 90, 95, 100, 150, ..., 1000, 1500, ...
     """
@@ -46,7 +51,7 @@ class Evaluate:
         if self.grid == "log":
             step: int = 10 ** (len(str(t)) - 1) // 2
             return t % max(1, step) == 0
-        return t % (self.every or max(1, rounds // 100)) == 0
+        return t % (self.every or max(1, rounds // _TIMES)) == 0
 
 
 @dataclass(frozen=True, eq=False)
