@@ -19,6 +19,7 @@ from peerloom.recipes import RECIPES
 from peerloom.recipes.pictures import pictures
 from peerloom.recipes.readings import Found, Reading
 from peerloom.recipes.sweeps import factors_of
+from peerloom.reports.canvas import Canvas
 from peerloom.reports.export import FORMATS, export
 from peerloom.reports.picture import Bars, Bubbles, Cells, Dot, Dots, Line, Lines, Picture
 from peerloom.reports.plots import report_pictures
@@ -312,3 +313,16 @@ def test_many_long_curves_make_no_large_picture():
     assert len(draw(curves)) < 100_000
     (alone,) = pictures(RECIPES["spod-gt"]["fig2a"], {"": [run("A", 1, {name: some[:500] for name, some in teeth.items()})]})
     assert len(alone.panels[0].lines[0].x) == 500
+
+
+def test_steps_of_a_path_lead_to_its_points():
+    canvas = Canvas()
+    points = [(10.04, 20.0), (9.5, 31.26), (9.5, 0.0), (123.45, 7.77)]
+    canvas.line(points, "#000000")
+    path = ET.fromstring(canvas.finished(1, 1, "")).find(f"{SVG}path").get("d")
+    numbers = [float(number) for number in re.findall(r"-?[\d.]+", path)]
+    places = list(
+        itertools.accumulate(zip(numbers[::2], numbers[1::2], strict=True), lambda a, b: (a[0] + b[0], a[1] + b[1]))
+    )
+    for found, wanted in zip(places, points, strict=True):
+        assert found == pytest.approx(wanted, abs=0.051)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from itertools import pairwise
 
 __all__ = ["Canvas", "wide"]
 
@@ -82,7 +83,11 @@ class Canvas:
 
 
 def _path(points: Iterable[tuple[float, float]]) -> str:
-    return "L".join(f"{_n(x)} {_n(y)}" for x, y in points)
+    """The first point, then steps between points: shorter than places, and exact, since places are rounded before."""
+    rounded = [(round(10 * x), round(10 * y)) for x, y in points]
+    steps = [f"{_n((c - a) / 10)} {_n((d - b) / 10)}" for (a, b), (c, d) in pairwise(rounded)]
+    first = " ".join(_n(value / 10) for value in rounded[0])
+    return f"{first}l{' '.join(steps).replace(' -', '-')}" if steps else first
 
 
 def _said(text: str) -> str:
@@ -91,4 +96,4 @@ def _said(text: str) -> str:
 
 def _n(value: float) -> str:
     """A tenth of a pixel is enough."""
-    return f"{value:.1f}".removesuffix(".0")
+    return f"{value + 0.0:.1f}".removesuffix(".0")  # adding 0 makes -0 a 0
