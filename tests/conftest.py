@@ -41,3 +41,12 @@ def cifar10_root(tmp_path_factory):
     yield root
     for file in root.glob("*/*"):
         file.unlink()
+
+
+@pytest.fixture(scope="session")
+def identities(tmp_path_factory):
+    """Keys for the rows of a small federation."""
+    from peerloom.transport import Identity
+
+    folder = tmp_path_factory.mktemp("keys")
+    return [Identity.create(folder / str(k)) for k in range(9)]

@@ -16,11 +16,15 @@ import numpy as np
 import pytest
 import torch
 from federation import free_ports
+from safetensors import safe_open
 
 import peerloom as pl
 from peerloom.cli import main
+from peerloom.errors import ConfigError
+from peerloom.peers.export import export_peer
 from peerloom.peers.federation import found_on_this_machine
 from peerloom.peers.metrics import METRICS, exposition
+from peerloom.peers.row import spec_hash
 from peerloom.peers.start import only_experiment, run_folder
 from peerloom.peers.status import read_status
 from peerloom.problems.own import fill
@@ -165,10 +169,27 @@ def test_own_network_and_own_samples_between_two_processes(sites):
         torch.nn.utils.vector_to_parameters(result.x[row], module.parameters())
         hits = module(torch.from_numpy(data.test_x).double()).argmax(dim=1).numpy() == data.test_y
         assert two.status(row)["last"]["accuracy"] == pytest.approx(hits.mean()), "judged on its own test samples"
+        check_export(two, row, module.state_dict())
         lines = [json.loads(line) for line in two.said(row).splitlines()]
         assert {"at", "peer", "kind", "about", "text"} == set(lines[0])
         assert {line["kind"] for line in lines} >= {"up", "end"}
         assert {line["about"] for line in lines if line["kind"] == "up"} == {f"row-{1 - row}"}
+
+
+def check_export(two, row, wanted):
+    """The peer's model as a file: the module's names, the very numbers, and what it is."""
+    file = two.root / f"out-{row}" / "model.safetensors"
+    exp, about = export_peer(two.homes[row], file)
+    assert exp.name == two.exp.name
+    with safe_open(file, "pt") as opened:
+        assert opened.metadata() == about
+        assert {name: opened.get_tensor(name).tolist() for name in opened.keys()} == {  # noqa: SIM118
+            name: tensor.tolist() for name, tensor in wanted.items()
+        }
+    assert (about["round"], about["rounds"], about["model"]) == ("150", "150", f"peer row-{row}")
+    assert about["experiment"] == spec_hash(two.exp)
+    with pytest.raises(ConfigError, match="no run 'x'"):
+        export_peer(two.homes[row], file, "x")
 
 
 def test_metrics_of_a_running_peer(sites):
@@ -186,7 +207,9 @@ def test_metrics_of_a_running_peer(sites):
     counters = [key for key in first if key[0].endswith("_total")]
     assert all(later[key] >= first[key] for key in counters)
     out = '{peer="row-1",dir="out",result="acked"}'
-    assert later["peerloom_bytes_total", out] == later["peerloom_frames_total", out] * 26 * 8
+    more = later["peerloom_bytes_total", out] - later["peerloom_frames_total", out] * 26 * 8
+    assert more >= 0
+    assert more % (3 * 8) == 0, "rows of 26 numbers, and now and then a sketch with deviation, weight and version"
     assert later["peerloom_ledger_imbalance", ""] == 0
     assert 0 < later["peerloom_rtt_seconds", '{peer="row-1",dir="out"}'] < 5
     assert later["peerloom_staleness_iterations", '{peer="row-1",dir="in"}'] <= 1
@@ -220,6 +243,7 @@ def test_words_of_a_neighbour_are_no_labels():
     }  # fmt: skip
     facts = {
         "round": 1, "rounds": 2, "incarnation": 1, "roster": {"version": 1}, "last": {}, "links": [link],
+        "agreement": {"consensus": None, "distance": None},
         "seconds": {"compute": 0.0, "wait": 0.0, "waiting": 0.0}, "checkpoint": {"seconds": 0.0, "age": None},
         "refusals": {"by_peer_wrong_run": 1, "by_peer_nonsense": 4, "norm": 1},
     }  # fmt: skip

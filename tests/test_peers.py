@@ -36,7 +36,6 @@ from peerloom.transport import (
     CrashedError,
     Faults,
     Home,
-    Identity,
     Link,
     LinkState,
     Member,
@@ -67,12 +66,6 @@ def simulated(exp):
 
 
 # -- in memory
-
-
-@pytest.fixture(scope="session")
-def identities(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("keys")
-    return [Identity.create(folder / str(k)) for k in range(9)]
 
 
 def roster_for(graph, identities):

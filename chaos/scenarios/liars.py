@@ -16,7 +16,7 @@ from peerloom.errors import PeerloomError
 from peerloom.experiment import Experiment
 from peerloom.peers.keep import Keep
 from peerloom.peers.row import RowRun, spec_hash
-from peerloom.peers.wire import Shape
+from peerloom.peers.shape import Shape
 from peerloom.transport import Endpoint, Parcel, Receipt, RunIdentity, Settings
 from peerloom.transport import Keep as KeepHow
 

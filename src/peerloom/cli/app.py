@@ -243,6 +243,23 @@ def report(
     report_command(runs, output, [*(formats or [])], as_json)
 
 
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="The folder of one run.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The file to write.")] = Path(
+        "model.safetensors"
+    ),
+    row: Annotated[
+        int | None, typer.Option(help="This client's model, from 0. By default the mean of all clients'.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the model of a run to a safetensors file, with the names of its nn.Module."""
+    from .export import export_command
+
+    export_command(run, output, row, as_json)
+
+
 @data.command("list")
 def data_list(
     check: Annotated[bool, typer.Option("--check", help="Read what is found and compare it with its checksums.")] = False,

@@ -51,6 +51,9 @@ def _run(run: dict[str, Any]) -> list[RenderableType]:
     checkpoint = run["checkpoint"]
     lines.append(f"checkpoint of round {checkpoint['round']}, started {run['incarnation']} times, "
                  f"roster version {run['roster']['version']}, told {_ago(run['updated'])}")  # fmt: skip
+    if run["agreement"]["consensus"] is not None:
+        lines.append(f"consensus error of all peers about {run['agreement']['consensus']:.3g}, "
+                     f"this peer's distance from the mean about {run['agreement']['distance']:.3g}")  # fmt: skip
     if run.get("error"):
         lines.append(f"it failed: {run['error']}")
     for why, count in sorted(run["refusals"].items()):

@@ -14,9 +14,10 @@ from typing import Literal, NamedTuple
 
 from ..transport.files import append_lines, read_lines
 
-__all__ = ["Decision", "Journal", "Tag", "read_decisions"]
+__all__ = ["CLOSING", "Decision", "Journal", "Tag", "read_decisions"]
 
 Tag = tuple[int, int]  # (round, mix)
+CLOSING = ("unheard", "untold")  # decisions that hold for the rest of the run
 
 
 class Decision(NamedTuple):
@@ -26,9 +27,11 @@ class Decision(NamedTuple):
     skipped   its parcel will never come
     held      nothing was sent to it, since too much was under way
     late      its parcel of the earlier mixing `of` came now
+    unheard   a newer roster took the link from it away: nothing comes from now on
+    untold    a newer roster took the link to it away: nothing is sent from now on
     """
 
-    kind: Literal["missed", "skipped", "held", "late"]
+    kind: Literal["missed", "skipped", "held", "late", "unheard", "untold"]
     round: int
     turn: int
     row: int
@@ -43,6 +46,7 @@ class Journal:
         self._by_tag: defaultdict[Tag, list[Decision]] = defaultdict(list)
         for decision in read_decisions(path) if path is not None else []:
             self._by_tag[decision.round, decision.turn].append(decision)
+        self._closing = [decision for decision in self.every() if decision.kind in CLOSING]
 
     def at(self, tag: Tag) -> list[Decision]:
         """What was decided in a mixing."""
@@ -53,12 +57,17 @@ class Journal:
         new = [decision for decision in decisions if decision not in self._by_tag[decision.round, decision.turn]]
         for decision in new:
             self._by_tag[decision.round, decision.turn].append(decision)
+        self._closing += [decision for decision in new if decision.kind in CLOSING]
         if new and self._path is not None:
             append_lines(self._path, map(json.dumps, new))
 
     def every(self) -> list[Decision]:
         """All of them, in the order of rounds."""
         return [decision for tag in sorted(self._by_tag) for decision in self._by_tag[tag]]
+
+    def gone(self, tag: Tag) -> set[tuple[str, int]]:
+        """(unheard or untold, row) of the links that were taken away up to a mixing."""
+        return {(d.kind, d.row) for d in self._closing if (d.round, d.turn) <= tag}
 
     def outstanding(self, before: int) -> dict[int, list[Tag]]:
         """By row, the mixings before a round whose parcels were given up and have not come yet."""

@@ -22,7 +22,7 @@ from ..measures import measure
 from ..runs import RunFolder
 from ..schedules import Record
 from ..transport import Home, Link, Member, Roster
-from .decisions import Journal
+from .decisions import CLOSING, Journal
 from .keep import Keep
 from .measuring import known
 from .processes import start_row
@@ -151,23 +151,25 @@ class Federation:
             _note_fired(record, exp, net.activity, ends[0].t, [keep.journal() for keep in keeps])
             self.folder.save_fired(record)
         self.folder.save_network(exp)
-        self.folder.mark("done", rounds=ends[0].t, engine="peers")
+        estimates = {status["name"]: status["agreement"]["consensus"] for status in self.status()}
+        self.folder.mark("done", rounds=ends[0].t, engine="peers", consensus_estimates=estimates)
 
 
 def _note_fired(record: Record, exp: Experiment, activity: Activity, rounds: int, journals: list[Journal]) -> None:
     """What really fired: what the schedule says, without what was missed, skipped or held back."""
     silent = [
-        (decision.round, *((row, decision.row) if decision.kind == "held" else (decision.row, row)))
+        (decision, *((row, decision.row) if decision.kind in ("held", "untold") else (decision.row, row)))
         for row, journal in enumerate(journals)
         for decision in journal.every()
         if decision.kind != "late"
     ]
     if exp.algorithm.needs.keeps_mean:  # who sends nothing is deaf, too
-        held = [(d.round, d.row, row) for row, journal in enumerate(journals) for d in journal.every() if d.kind == "held"]
+        held = [(d, d.row, row) for row, journal in enumerate(journals) for d in journal.every() if d.kind == "held"]
         silent += held
     for t in range(rounds + 1):
         live = {name: activity.links(t, name).copy() for name in exp.graph.layers}
-        for _, source, target in (entry for entry in silent if entry[0] == t):
+        now = [entry for entry in silent if entry[0].round == t or (entry[0].kind in CLOSING and entry[0].round < t)]
+        for _, source, target in now:
             for name, links in exp.graph.layers.items():
                 live[name] &= ~((links.src == source) & (links.dst == target))
         record.note(activity.nodes(t), live)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..core import Cargo, Delivery, Links
 from ..errors import PeerError
-from ..transport import Flow, Inflow, Outflow, Parcel, Post
+from ..transport import Flow, Inflow, Outflow, Parcel, Post, Roster
 from .decisions import Tag
 from .shape import Shape
 from .wire import Memory
@@ -39,9 +39,9 @@ _LOOK = 1.0  # seconds between two looks at links that are down
 class FreeWire:
     """Sends the newest and takes the newest; one slot per link and mixing."""
 
-    def __init__(self, post: Post, row: int, shape: Shape) -> None:
+    def __init__(self, post: Post, row: int, shape: Shape, began: Roster) -> None:
         self._post, self._row, self._flows, self._layers = post, row, shape.flows, shape.layers
-        self._peers = [member.id for member in post.roster.members]
+        self._peers = [member.id for member in began.members]
         self._pushed: dict[Place, Outflow] = {}
         self._heard: dict[Place, Inflow] = {}
         self._moved: dict[Place, Flow] = {}

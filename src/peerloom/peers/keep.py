@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..core import Ledger, Network
 from ..errors import DataError
+from ..transport import Roster
 from ..transport.files import append_lines, read_lines, write_whole
 from .decisions import Journal
 from .wire import Memory
@@ -36,10 +37,12 @@ class Kept:
 class Keep:
     """The folder of one peer's run.
 
+    began.json                           the roster with which the run began; its members are the rows
     checkpoint-0.npz, checkpoint-1.npz   written in turn, each with its own hash: one of them can always be read
     metrics.jsonl                        one line per evaluation
     judged/ROUND.npz                     the model that was judged, and the account then
     measured.json                        seconds per gradient and message, where resources are measured (see `measuring`)
+    experiment.toml                      what is run, as it is hashed
     status.json                          how it stands, a second or two old while it runs (see `status`)
     """
 
@@ -48,6 +51,17 @@ class Keep:
         folder.mkdir(parents=True, exist_ok=True)
         self._measured: set[int] | None = None
         self._older: Path | None = None  # of the two checkpoints: known once they were read
+
+    def begun(self) -> bool:
+        """Whether this run was started here before."""
+        return (self.folder / "began.json").exists()
+
+    def began(self, roster: Roster) -> Roster:
+        """The roster with which the run began, whose members are its rows; this one, if it begins now."""
+        path = self.folder / "began.json"
+        if not self.begun():
+            write_whole(path, roster.to_bytes())
+        return Roster.from_bytes(path.read_bytes(), roster.founder)
 
     # -- checkpoints
 
@@ -80,6 +94,14 @@ class Keep:
         state = state_type(*(torch.from_numpy(arrays[f"state/{name}"]) for name in state_type._fields))
         memory = {name.removeprefix("wire/"): value for name, value in arrays.items() if name.startswith("wire/")}
         return Kept(t, state, ledger, memory)
+
+    def model(self) -> tuple[int, NDArray[Any]]:
+        """The model of the newest checkpoint that can be read, and its round."""
+        found = [kept for path in self._paths() if (kept := self._read(path)) is not None]
+        if not found:
+            raise DataError(f"{self.folder} has no checkpoint that can be read: the peer has not trained there yet.")
+        t, arrays = max(found, key=lambda kept: kept[0])
+        return t, arrays["state/x"][0]
 
     def _paths(self) -> list[Path]:
         return [self.folder / f"checkpoint-{k}.npz" for k in (0, 1)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from ..core import Cargo, Delivery, Late, Ledger, Links
 from ..engines import build_net
 from ..experiment import Experiment
-from .decisions import Decision, Tag
+from .decisions import CLOSING, Decision, Tag
 
 __all__ = ["DecisionsWire", "replay"]
 
@@ -29,6 +29,9 @@ class DecisionsWire:
         for row, made in decisions.items():
             for decision in made:
                 self._by_place.setdefault(((decision.round, decision.turn), row), []).append(decision)
+        self._closed = {  # (kind, row that decided, other row) and since when
+            (d.kind, row, d.row): (d.round, d.turn) for row, made in decisions.items() for d in made if d.kind in CLOSING
+        }
         self._owed: dict[tuple[Tag, int, int], Tensor] = {}  # what was missed, by mixing, sender and receiver
         self._own: dict[tuple[Tag, int, int], Tensor] = {}  # what the receiver sent then
 
@@ -38,8 +41,12 @@ class DecisionsWire:
         ends = [(int(links.src[link]), int(links.dst[link])) for link in out]
         for k, (source, target) in enumerate(ends):
             acked[k] = all(d.kind != "held" or d.row != target for d in self._by_place.get((tag, source), ()))
+            acked[k] &= not self._is_closed("untold", source, target, tag)
         pairs, sent = set(ends), {pair: payload[k] for k, pair in enumerate(ends) if acked[k]}
         for k, (source, target) in enumerate(ends):
+            if self._is_closed("unheard", target, source, tag):
+                arrived[k] = False
+                continue
             here = [d for d in self._by_place.get((tag, target), ()) if d.row == source and d.kind in ("missed", "skipped")]
             deaf = self._keeps_mean and (target, source) in pairs and (target, source) not in sent
             arrived[k] = bool(acked[k]) and not here and not deaf
@@ -55,6 +62,9 @@ class DecisionsWire:
                     late.append(Late(d.of, link, self._owed.pop(place), self._own.pop(place, None)))
         late.sort(key=lambda row: (links.dst[row.link], row.link, row.tag))
         return Delivery(payload, arrived, acked, tuple(late))
+
+    def _is_closed(self, kind: Literal["unheard", "untold"], row: int, other: int, tag: Tag) -> bool:
+        return (kind, row, other) in self._closed and self._closed[kind, row, other] <= tag
 
 
 @torch.no_grad()

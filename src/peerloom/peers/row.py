@@ -80,7 +80,9 @@ class RowRun:
     ) -> None:
         self._exp, self._row, self._post, self._keep = exp, row, post, keep
         self._every, self._on_round, self._free = shape.checkpoint_every, on_round, shape.free
-        self._wire = FreeWire(post, row, shape) if shape.free else PostWire(post, row, shape, keep.journal())
+        self._tried = -1  # the last round of which a checkpoint was to be written
+        began = keep.began(post.roster)
+        self._wire = FreeWire(post, row, shape, began) if shape.free else PostWire(post, row, shape, began, keep.journal())
         self.gauges = Gauges(row, exp.rounds, tuple(shape.channels))
         self._net = build_net(exp, np.array([row]), wire=TimedWire(self._wire, self.gauges))
 
@@ -98,7 +100,7 @@ class RowRun:
         if self._free:
             self._gather()
         self.gauges.first = self.gauges.round = net.t
-        done = self._point(state)
+        done, version = self._point(state), self._roster_version
         try:
             while net.t < exp.rounds:
                 net.t += 1
@@ -108,7 +110,8 @@ class RowRun:
                 self.gauges.stepped(net.t, time.monotonic() - begin, self.gauges.wait_seconds - waited)
                 if exp.evaluate.due(net.t, exp.rounds):
                     self._measure(done.state.x)
-                if net.t % self._every == 0:
+                version, before = self._roster_version, version
+                if net.t % self._every == 0 or version > before:  # who was removed does not send anything again
                     self._save(done)
                 if self._on_round is not None:
                     self._on_round(net.t)
@@ -116,14 +119,22 @@ class RowRun:
             self._save(done)
             self.gauges.status = "stopped"
             return RowResult(*done[:3], finished=False)
+        except PeerError:
+            if done.t > self._tried:
+                self._save(done)
+            raise
         self._save(done)
         self._part()
         self.gauges.status = "done"
         return RowResult(*done[:3], finished=True)
 
+    @property
+    def _roster_version(self) -> int:
+        return (self._post.offered() or self._post.roster).version
+
     def _save(self, done: Point) -> None:
         """Write a checkpoint. Without it the row does not go on: neighbours keep parcels for the newest two only."""
-        begin, memory = time.monotonic(), done.memory()
+        begin, memory, self._tried = time.monotonic(), done.memory(), done.t
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 self._keep.save(done.t, done.state, done.ledger, memory)
@@ -146,6 +157,7 @@ class RowRun:
                 f"{self._exp.name} diverged: in round {self._net.t} the model here is no longer finite. Try smaller steps."
             )
             raise DivergedError(text, round=self._net.t, row=self._row)
+        self.gauges.model = state.x[0]
         return Point(self._net.t, state, self._net.ledger.copy(), self._wire.memory(self._net.t))
 
     def _gather(self) -> None:
@@ -170,5 +182,6 @@ class RowRun:
             judged = net.problem.evaluate(x)
             found["loss"] = float(judged.loss[0])
             found["accuracy"] = None if judged.accuracy is None else float(judged.accuracy[0])
+        found["consensus"] = self.gauges.consensus
         self.gauges.last = found
         self._keep.measured(found, x[0], net.ledger)

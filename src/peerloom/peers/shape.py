@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import Cargo, Delivery, Links
+from ..core import MODELS, Cargo, Delivery, Links
 from ..engines import build_net
+from ..errors import PeerError
 from ..experiment import Experiment
 from ..schedules import Bernoulli
 from ..transport import Channel, Settings
@@ -32,13 +33,17 @@ class Shape:
 
     `flows`: models are mixed symmetrically, so that peers which do not wait must move differences to keep the mean.
     `keeps_mean`: they must do so also where a message is late, since the rule counts on it.
+    `outlasts`: the rule sends models and remembers nothing of its neighbours, so that one may go for good, and its link is
+    silent from then on. Trackers and copies would count on it for ever.
     """
 
+    rule: str
     cargo: dict[int, tuple[Cargo, ...]]
     layers: dict[int, str]  # over which layer of links each mixing goes
     dtype: str
     flows: bool
     keeps_mean: bool = False
+    outlasts: bool = False
     deadline: float | None = None
     free: bool = False  # peers wait for nobody
 
@@ -54,7 +59,18 @@ class Shape:
             state = exp.algorithm.step(state, net)
         layers = {turn: _layer(exp, links) for turn, links in probe.links.items()}
         needs = exp.algorithm.needs
-        return cls(probe.cargo, layers, exp.dtype, needs.symmetric, needs.keeps_mean, deadline, free)
+        outlasts = needs.links == "any" and needs.carries == MODELS
+        name = type(exp.algorithm).__name__
+        return cls(name, probe.cargo, layers, exp.dtype, needs.symmetric, needs.keeps_mean, outlasts, deadline, free)
+
+    def check_outlasts(self, name: str) -> None:
+        """Refuse to go on without a peer that was taken from the roster, under a rule that counts on it."""
+        if not self.outlasts:
+            raise PeerError(
+                f"The founder took {name}, or a link with it, from the roster, and {self.rule} cannot go on without: what "
+                "it remembers of the others would be wrong from now on. What this peer has is kept. Agree on an experiment "
+                "for those who stay (`peerloom peer roster graph FILE` at the founder) and start that."
+            )
 
     @property
     def turns(self) -> int:

@@ -46,6 +46,9 @@ class Gauges:
     checkpoint_seconds: float = 0.0
     checkpoint_at: float | None = None
     last: dict[str, Any] = field(default_factory=dict)  # the last evaluation
+    model: Tensor | None = None  # as it is after the last round
+    consensus: float | None = None  # estimates, see `agreement`
+    distance: float | None = None
 
     def stepped(self, round: int, seconds: float, waited: float) -> None:
         """A round is done; `waited` of its seconds went by in mixings."""
@@ -108,6 +111,7 @@ def standing(post: Post, gauges: Gauges) -> dict[str, Any]:
         "peak_bytes": _peak_bytes(),
         "refusals": post.refusals(),
         "last": gauges.last,
+        "agreement": {"consensus": gauges.consensus, "distance": gauges.distance},
         "links": [_link(post, gauges, link) for link in post.links()],
     }
 

@@ -6,16 +6,19 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..config import comparison_from, read_file
+from ..config import comparison_from, experiment_to_toml, read_file
 from ..errors import ConfigError, PeerError, PeerloomError
 from ..experiment import Experiment
 from ..transport import Endpoint, Event, History, Home, Roster, RunIdentity, Settings
+from ..transport.files import write_whole
 from ..transport.roster import parse_address
+from .agreement import AGREEMENT, Agreement, agreement_channel
 from .keep import Keep
 from .measuring import check_measured, in_words, measure, probes
 from .metrics import MetricsPage
@@ -24,8 +27,9 @@ from .samples import with_samples
 from .shape import Shape
 from .standing import Herald, standing
 from .voice import Voice
+from .watch import RosterWatch
 
-__all__ = ["check_roster", "only_experiment", "run_folder", "serve", "start_peer"]
+__all__ = ["Site", "check_roster", "only_experiment", "run_folder", "serve", "start_peer"]
 
 
 def only_experiment(file: Path) -> Experiment:
@@ -89,38 +93,60 @@ def check_free(exp: Experiment) -> None:
         raise ConfigError(f"Where peers wait for nobody rows travel whole, so {exp.message!r} cannot be used. Use Dense.")
 
 
+@dataclass(frozen=True)
+class Site:
+    """What a site decides for itself. Only `free` must be the same everywhere."""
+
+    data: str = ""
+    """Its samples: a .csv or .npz file, or module:function."""
+    label: str = ""
+    """The label's column in a CSV."""
+    listen: str = ""
+    """Where to listen, host:port; by default the peer's first address."""
+    deadline: float | None = None
+    """Seconds to wait for a neighbour in a round."""
+    free: bool = False
+    """Wait for nobody."""
+    settings: Settings = field(default_factory=Settings)
+    """Times and limits of the links."""
+    history: bool = False
+    """Keep every event of every link."""
+    metrics: str = ""
+    """Serve metrics there, host:port."""
+
+
+_USUAL = Site()
+
+
 def start_peer(
     home: Home,
     exp: Experiment,
+    site: Site = _USUAL,
     *,
-    data: str = "",
-    label: str = "",
-    listen: str = "",
-    deadline: float | None = None,
-    free: bool = False,
-    settings: Settings | None = None,
-    history: bool = False,
-    metrics: str = "",
     on_event: Callable[[Event], None] | None = None,
     on_round: Callable[[int], None] | None = None,
 ) -> RowResult:
     """Run this peer's row until the experiment is done; `AskedToStop` ends it earlier."""
     torch.set_num_threads(1)  # a row's sums must not depend on how many processors a site has
     sys.setswitchinterval(0.0005)  # links answer within a millisecond while Python code trains
-    check_roster(home.roster, exp)
-    row = home.roster.row(home.identity.id)
-    check_deadline(exp, deadline)
-    if free:
+    folder = run_folder(home, exp)
+    keep = Keep(folder, spec_hash(exp))
+    began = keep.began(home.roster) if keep.begun() else home.roster
+    if not keep.begun():
+        check_roster(began, exp)
+    row, text = began.row(home.identity.id), experiment_to_toml(exp)
+    check_deadline(exp, site.deadline)
+    if site.free:
         check_free(exp)
     check_measured(exp)
-    exp = with_samples(exp, row, data, label)
-    shape = Shape.of(exp, row, deadline, free)
-    folder = run_folder(home, exp)
-    run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), shape.channels | probes(exp, shape))
-    where = parse_address(listen or (home.addresses[0] if home.addresses else "127.0.0.1:7400"))
-    written = History(folder / "history.jsonl", home.identity.id) if history else None
-    chosen = shape.settings(settings or Settings())
-    keep = Keep(folder, spec_hash(exp))
+    exp = with_samples(exp, row, site.data, site.label)
+    shape = Shape.of(exp, row, site.deadline, site.free)
+    channels = shape.channels | probes(exp, shape) | {AGREEMENT: agreement_channel(exp.problem.n)}
+    run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), channels)
+    write_whole(folder / "experiment.toml", text.encode())
+    where = parse_address(site.listen or (home.addresses[0] if home.addresses else "127.0.0.1:7400"))
+    written = History(folder / "history.jsonl", home.identity.id) if site.history else None
+    chosen = shape.settings(site.settings)
     with Endpoint(home.identity, home.roster, run, folder, where, chosen, on_event, written) as post:
         if exp.measures:
             exp = measure(exp, row, post, folder, shape)
@@ -131,25 +157,13 @@ def start_peer(
         def look() -> dict[str, Any]:
             return standing(post, work.gauges)
 
-        with Herald(folder, work.gauges, look), MetricsPage(metrics, look) if metrics else contextlib.nullcontext():
+        page = MetricsPage(site.metrics, look) if site.metrics else contextlib.nullcontext()
+        agreement = Agreement(post, work.gauges, exp.problem.n, exp.seed, row < exp.graph.clients)
+        with RosterWatch(home, post, shape, began), agreement, Herald(folder, work.gauges, look), page:
             return work.run()
 
 
-def serve(
-    folder: Path,
-    file: Path,
-    *,
-    data: str = "",
-    label: str = "",
-    listen: str = "",
-    deadline: float | None = None,
-    free: bool = False,
-    settings: Settings | None = None,
-    history: bool = False,
-    metrics: str = "",
-    log_json: bool = False,
-    say: Callable[[str], None],
-) -> int:
+def serve(folder: Path, file: Path, site: Site = _USUAL, *, log_json: bool = False, say: Callable[[str], None]) -> int:
     """Run the peer of a folder until it is done, told to stop, or fails; the exit code. `say` is given line after line."""
 
     def ask(number: int, frame: object) -> None:
@@ -163,10 +177,7 @@ def serve(
     try:
         home = Home.open(folder)
         voice.introduce(home.name, home.roster)
-        result = start_peer(
-            home, only_experiment(file), data=data, label=label, listen=listen, deadline=deadline, free=free,
-            settings=settings, history=history, metrics=metrics, on_event=voice.event,
-        )  # fmt: skip
+        result = start_peer(home, only_experiment(file), site, on_event=voice.event)
     except AskedToStop:
         return 130
     except PeerloomError as error:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..core import Cargo, Delivery, Late, Links
 from ..errors import PeerError
-from ..transport import Parcel, Post, Receipt, Skipped, Wanted
+from ..transport import Parcel, Post, Receipt, Roster, Skipped, Wanted
 from .decisions import Decision, Journal, Tag
 from .sent import Sent, SentLog
 from .shape import AHEAD, CHANNEL, Shape
@@ -38,12 +38,15 @@ class PostWire:
 
     Where the mean must stay, both ends of a link move or neither: a row that sent j nothing is deaf to j in that mixing, and
     a row that missed what j sent keeps what it sent itself (`_own`), to move by the difference when it comes.
+
+    `began` is the roster with which the run began: its members are the rows. A link that a newer one takes away is silent
+    from then on, where the rule can bear that; otherwise the peer stops.
     """
 
-    def __init__(self, post: Post, row: int, shape: Shape, journal: Journal | None = None) -> None:
+    def __init__(self, post: Post, row: int, shape: Shape, began: Roster, journal: Journal | None = None) -> None:
         self._post, self._row, self._deadline = post, row, shape.deadline
         self._keeps_mean, self._hands_over = shape.keeps_mean, shape.pushes or shape.keeps_mean
-        self._peers = [member.id for member in post.roster.members]
+        self._shape, self._began, self._peers = shape, began, [member.id for member in began.members]
         self._rows = {peer: row for row, peer in enumerate(self._peers)}
         self._journal = journal or Journal(None)
         self._again = -1  # the round that an earlier life may have been in
@@ -70,12 +73,15 @@ class PostWire:
 
     def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
         """One parcel to each receiver, one from each sender."""
-        known, made = self._journal.at(tag), list[Decision]()
+        self._close(tag, links)
+        gone, known, made = self._journal.gone(tag), self._journal.at(tag), list[Decision]()
         acked, sent = np.ones(len(out), bool), dict[int, Vector]()
         for k, (link, body) in enumerate(zip(out, payload.detach().cpu().numpy(), strict=True)):
             to = int(links.dst[link])
+            if ("untold", to) in gone:
+                acked[k] = False
             # An earlier life may have sent for the round it was in, so that one holds nothing that is not written down.
-            if ("held", to) in _about(known) or (not known and tag[0] != self._again and self._crowded(to)):
+            elif ("held", to) in _about(known) or (not known and tag[0] != self._again and self._crowded(to)):
                 made.append(Decision("held", *tag, to))
                 acked[k] = False
             else:
@@ -86,6 +92,7 @@ class PostWire:
         deaf = {decision.row for decision in made} if self._keeps_mean else set()
         came = torch.zeros(len(into), payload.shape[1], dtype=payload.dtype)
         arrived = np.zeros(len(into), bool)
+        deaf |= {row for kind, row in gone if kind == "unheard"}
         heard = [k for k, link in enumerate(into) if int(links.src[link]) not in deaf]
         rows = [int(links.src[into[k]]) for k in heard]
         for k, row, answer in zip(heard, rows, self._answers(tag, rows, known), strict=True):
@@ -116,13 +123,41 @@ class PostWire:
         patience = _LONG if self._deadline is None or tag[0] == self._again else self._deadline
         answers = self._post.take_all(list(wanted.values()), patience)
         found = [answers[wanted[row]] if row in wanted else _known(known, row, tag) for row in rows]
-        down = [row for row, answer in zip(rows, found, strict=True) if answer is None and row in wanted]
-        if self._deadline is None and down:
-            raise PeerError(
-                f"{self._post.roster.name(self._peers[down[0]])} is down, and round {tag[0]} needs it. Nothing is lost: "
-                "start it, then this peer again. With a deadline, rounds go on without those who are late."
-            )
+        for row, answer in zip(rows, found, strict=True):
+            if row in wanted and not isinstance(answer, Parcel):
+                self._check_missing(tag[0], row, answer)
         return found
+
+    def _check_missing(self, round: int, row: int, answer: Skipped | None) -> None:
+        """Refuse to go on without what this row should have sent, where that cannot be right."""
+        peer, name = self._peers[row], self._began.members[row].name
+        if self._post.closed("in", peer):
+            self._shape.check_outlasts(name)
+        elif self._deadline is None and answer is None:
+            words = [word.removeprefix("by_peer_") for word in self._post.refusals() if word.startswith("by_peer_")]
+            refused = f" Neighbours refuse this peer: {', '.join(words)}." if words else ""
+            raise PeerError(
+                f"{name} is down, and round {round} needs it.{refused} Nothing is lost: start it, then this peer again. "
+                "With a deadline, rounds go on without those who are late."
+            )
+        elif self._deadline is None and not self._shape.outlasts:
+            why = (
+                f"{name} no longer has what it sent for round {round}: this peer went back too far, to an old checkpoint, "
+                f"and {self._shape.rule} needs every message. Let all begin anew: remove this run's folder below state."
+            )
+            self._post.halt(why, "too_far_behind")
+            raise PeerError(why)
+
+    def _close(self, tag: Tag, links: Links) -> None:
+        """Note which links a newer roster has taken away since the last mixing."""
+        sources, targets = links.src[links.dst == self._row], links.dst[links.src == self._row]
+        gone = self._journal.gone(tag)
+        closed = [Decision("unheard", *tag, row) for row in sources.tolist() if self._post.closed("in", self._peers[row])]
+        closed += [Decision("untold", *tag, row) for row in targets.tolist() if self._post.closed("out", self._peers[row])]
+        for decision in closed:
+            if (decision.kind, decision.row) not in gone:
+                self._shape.check_outlasts(self._began.members[decision.row].name)
+                self._journal.add([decision])
 
     def _late(self, tag: Tag, links: Links, known: list[Decision]) -> tuple[tuple[Late, ...], list[Decision]]:
         """Parcels of the same mixing of earlier rounds, which were given up and have come since."""

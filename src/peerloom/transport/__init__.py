@@ -25,7 +25,8 @@ from .invitations import Invitation, InvitationBook, join_request
 from .kit import Kit, read_kit, write_kit
 from .memory import CrashedError, Faults, MemoryNetwork
 from .post import Post
-from .roster import Link, Member, Roster, RosterBook
+from .roster import Link, Member, Roster, RosterForkError
+from .rosterbook import RosterBook
 from .sums import Flow, Inflow, Outflow
 from .types import (
     Channel,
@@ -69,6 +70,7 @@ __all__ = [
     "Receipt",
     "Roster",
     "RosterBook",
+    "RosterForkError",
     "RunIdentity",
     "Settings",
     "Skipped",

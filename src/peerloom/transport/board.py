@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..errors import PeerError
+from .frames import FrameError
 from .history import History
 from .inbox import Inbox
 from .outbox import Entry, Outbox
-from .reasons import explained
-from .roster import Roster
+from .reasons import ALARMS, explained
+from .roster import Roster, RosterForkError
 from .types import Event, LinkState, RunIdentity, Settings, Tally
 
 __all__ = ["Board", "Edge"]
@@ -54,7 +55,10 @@ class Board:
         lock: threading.RLock | None = None,
     ) -> None:
         if not roster.has(me):
-            raise PeerError(f"This peer ({me[:7]}) is no member of version {roster.version} of the roster. Join first.")
+            raise PeerError(
+                f"This peer ({me[:7]}) is no member of version {roster.version} of the roster: it was removed, or has not "
+                "joined yet. Ask the founder for an invitation."
+            )
         self.me, self.roster, self.run, self.incarnation = me, roster, run, incarnation
         self.settings, self.clock, self.history = settings, clock, history
         self.lock = lock or threading.RLock()
@@ -67,10 +71,13 @@ class Board:
         self.want = 0
         self.refusals: Counter[str] = Counter()
         self.offered: Roster | None = None
+        self.halted = ""  # why this run cannot go on, once that is known
+        self.farewell = "stopped"  # the word with which it takes its leave
         self.rewire: Callable[[], None] = lambda: None  # the carrier opens and closes links after a change of roster
         self.keep: Callable[[Roster], object] = lambda roster: None  # where an adopted roster is written first
         self._on_event = on_event
         self._told: set[tuple[str, str]] = set()
+        self._names: dict[str, str] = {}  # also of those who are members no more
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
         self.edges: dict[tuple[str, str], Edge] = {}
@@ -94,7 +101,14 @@ class Board:
 
     def name(self, peer: str) -> str:
         """How people call this peer."""
-        return self.roster.name(peer)
+        return self._names.get(peer) or self.roster.name(peer)
+
+    def halt(self, why: str, word: str = "stopped") -> None:
+        """Whoever waits for this endpoint, now or later, gets this as an error; neighbours hear the word."""
+        with self.lock:
+            self.halted, self.farewell = self.halted or why, word
+            self.touch()
+            self.room.notify_all()
 
     # -- links going up and down
 
@@ -126,7 +140,8 @@ class Board:
             first = (peer, why) not in self._told
             self._told.add((peer, why))
         if first:
-            self.tell("refused", peer, explained(self.name(peer) if peer else "a stranger", why, detail))
+            kind = "alarm" if why in ALARMS else "refused"
+            self.tell(kind, peer, explained(self.name(peer) if peer else "a stranger", why, detail))
 
     def links(self) -> list[LinkState]:
         """Every link, as it is now."""
@@ -152,54 +167,90 @@ class Board:
 
     # -- rosters
 
-    def consider(self, data: bytes) -> None:
-        """A roster that a neighbour brought: verified, then adopted if the epoch stays, else offered to the engine."""
-        roster = Roster.from_bytes(data, self.roster.founder)
+    @property
+    def newest(self) -> Roster:
+        """The newest roster known, in use or offered."""
+        return self.offered or self.roster
+
+    def brought(self, data: bytes) -> None:
+        """A roster that a neighbour brought; one that cannot be believed ends the connection."""
+        try:
+            self.consider(Roster.from_bytes(data, self.roster.founder))
+        except PeerError as error:
+            why = "roster_fork" if isinstance(error, RosterForkError) else "roster"
+            raise FrameError(why, str(error)) from None
+
+    def consider(self, roster: Roster) -> None:
+        """If it is newer: used at once if it is of this epoch, else offered. Whom it removes is cut off either way."""
+        roster.verify(self.roster.founder)
         with self.lock:
-            if not roster.succeeds(self.offered or self.roster):
+            if not roster.succeeds(self.newest):
                 return
-            self.offered = roster
             same_epoch = roster.epoch == self.roster.epoch
+            if same_epoch:
+                self._use(roster)
+            else:
+                self.offered = roster
+                self._halt_if_removed(roster)
         if same_epoch:
-            self.adopt(roster)
+            self._tell_in_use(roster)
         else:
-            self.tell("roster", "", f"roster version {roster.version} arrived; a new epoch begins when this peer adopts it")
-            self.rewire()
+            text = f"roster version {roster.version} arrived, of epoch {roster.epoch}; this run stays in {self.roster.epoch}"
+            self.tell("roster", "", text)
+        self.rewire()
 
     def adopt(self, roster: Roster) -> None:
-        """Go over to a newer roster."""
+        """Go over to a newer roster, also of a new epoch."""
         roster.verify(self.roster.founder)
         with self.lock:
             if not roster.succeeds(self.roster):
                 raise PeerError(f"Version {roster.version} of the roster is not newer than version {self.roster.version}.")
-            self.keep(roster)
-            new_epoch = roster.epoch != self.roster.epoch
-            self.roster = roster
-            if self.offered is not None and self.offered.version <= roster.version:
-                self.offered = None
-            for outbox in self.outboxes.values():
-                outbox.forget_epochs(roster.epoch)
-            if new_epoch:
-                for inbox in self.inboxes.values():
-                    inbox.start_epoch()
-            self._wire()
-            self.touch()
-            self.room.notify_all()
+            self._use(roster)
+        self._tell_in_use(roster)
+        self.rewire()
+
+    def _use(self, roster: Roster) -> None:
+        self.keep(roster)
+        new_epoch = roster.epoch != self.roster.epoch
+        self.roster = roster
+        if self.offered is not None and self.offered.version <= roster.version:
+            self.offered = None
+        for outbox in self.outboxes.values():
+            outbox.forget_epochs(roster.epoch)
+        if new_epoch:
+            for inbox in self.inboxes.values():
+                inbox.start_epoch()
+        self._wire()
+        self._halt_if_removed(roster)
+        self.touch()
+        self.room.notify_all()
         self.record("adopt", version=roster.version, epoch=roster.epoch)
+
+    def _tell_in_use(self, roster: Roster) -> None:
         self.tell(
             "roster", "", f"using roster version {roster.version}, epoch {roster.epoch}, {len(roster.members)} members"
         )
-        self.rewire()
 
     def barred(self, peer: str) -> bool:
         """Whether the newest roster we know of has no place for this peer any more."""
-        newest = self.offered or self.roster
-        return not newest.has(peer)
+        return not self.newest.has(peer)
+
+    def closed(self, direction: str, peer: str) -> bool:
+        """Whether the newest roster has no such link, or no such peer, any more."""
+        return (direction, peer) not in self.edges or self.barred(peer)
+
+    def _halt_if_removed(self, roster: Roster) -> None:
+        if not roster.has(self.me):
+            self.halt(
+                f"The founder removed this peer from the federation: version {roster.version} of the roster, signed, has no "
+                "place for it. What it learnt is kept. To take part again, ask the founder for an invitation."
+            )
 
     def _wire(self) -> None:
         now, here = self.clock(), self.roster.has(self.me)
         targets = self.roster.targets(self.me) if here else []
         sources = self.roster.sources(self.me) if here else []
+        self._names |= {member.id: member.name for member in self.roster.members}
         for peer in targets:
             if ("out", peer) not in self.edges:
                 self.edges["out", peer] = Edge(peer, "out", now)
@@ -213,7 +264,7 @@ class Board:
             if peer not in (targets if way == "out" else sources):
                 del self.edges[way, peer]
                 if way == "out":
-                    self.outboxes.pop(peer).forget_all("link_removed")
+                    self.outboxes.pop(peer).forget_all("no_link")
                 else:
                     del self.inboxes[peer]
 

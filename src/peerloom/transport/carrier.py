@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Protocol
 
@@ -81,10 +82,14 @@ class TlsCarrier:
         with board.lock:
             if not self._started or self._stopped:
                 return
-            gone = [self._links.pop(peer) for peer in list(self._links) if peer not in board.outboxes or board.barred(peer)]
+            gone = [self._links.pop(peer) for peer in list(self._links) if board.closed("out", peer)]
             for link in gone:
                 link.stop()
-                link.cut()
+                late = threading.Timer(_GOODBYE, link.cut)
+                late.daemon = True
+                late.start()
+            for link in self._links.values():
+                link.wake()  # a newer roster is to be passed on
             for peer in board.outboxes:
                 if peer not in self._links and not board.barred(peer):
                     self._links[peer] = OutLink(board, self._credentials, peer)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from ..errors import ConfigError, PeerError
 from .board import Board
@@ -16,7 +16,8 @@ from .history import History
 from .identity import Identity
 from .link import Credentials
 from .outbox import Outbox
-from .roster import Roster, RosterBook
+from .roster import Roster
+from .rosterbook import RosterBook
 from .types import Event, Keep, LinkState, Parcel, Receipt, RunIdentity, Settings, Skipped, Wanted
 
 __all__ = ["Endpoint"]
@@ -45,13 +46,15 @@ class Endpoint:
         self._folder = StateFolder(Path(state_dir))
         try:
             book = RosterBook(self._folder.folder / "roster.json", roster.founder)
-            book.offer(roster)
+            if book.current is None or roster.epoch <= book.current.epoch:
+                book.offer(roster)
             assert book.current is not None
             incarnation = self._folder.next_incarnation()
             chosen = settings or Settings()
             board = Board(identity.id, book.current, run, incarnation, chosen, time.monotonic, on_event, history)
             board.keep = book.offer
             self._build(board, TlsCarrier(board, Credentials(identity), listen), self._folder.close)
+            board.consider(roster)  # one of a later epoch than the run's
         except BaseException:
             self._folder.close()
             raise
@@ -122,6 +125,9 @@ class Endpoint:
                 f"{parcel.dtype}. Channels are agreed on in RunIdentity."
             )
         with board.lock:
+            self._go_on()
+            if board.closed("out", peer):
+                return Receipt(peer, "refused", "no_link")
             receipt = self._outbox(peer).put(parcel, keep, board.roster.epoch, board.clock())
         self._carrier.wake(peer)
         return receipt
@@ -147,6 +153,7 @@ class Endpoint:
         end = board.clock() + deadline_seconds
         with board.lock:
             while self._pending(receipts):
+                self._go_on()
                 if board.clock() >= end:
                     return False
                 self._carrier.rest(end - board.clock())
@@ -179,6 +186,7 @@ class Endpoint:
         told: dict[str, Wanted] = {}
         while True:
             with board.lock:
+                self._go_on()
                 now = board.clock()
                 open_ = [want for want in open_ if not self._answered(want, now, answers)]
                 if now >= end:
@@ -221,12 +229,13 @@ class Endpoint:
         end = board.clock() + deadline_seconds
         with board.lock:
             while board.news <= seen and board.clock() < end:
+                self._go_on()
                 self._carrier.rest(end - board.clock())
             return board.news
 
     def _answered(self, want: Wanted, now: float, answers: dict[Wanted, Answer]) -> bool:
         inbox, edge = self._board.inboxes.get(want.peer), self._board.edges.get(("in", want.peer))
-        if inbox is None or edge is None:
+        if inbox is None or edge is None or self._board.barred(want.peer):
             answers[want] = None
             return True
         answer = inbox.look(want.round, want.turn)
@@ -289,3 +298,24 @@ class Endpoint:
     def adopt(self, roster: Roster) -> None:
         """Use a newer roster."""
         self._board.adopt(roster)
+
+    def consider(self, roster: Roster) -> None:
+        """A roster that came by another way than the links."""
+        self._board.consider(roster)
+
+    def refuse(self, why: str, detail: str) -> None:
+        """Count and tell that something of this peer's own was refused."""
+        self._board.refuse(self.me, why, detail)
+
+    def closed(self, direction: Literal["in", "out"], peer: str) -> bool:
+        """Whether the newest roster has no such link."""
+        with self._board.lock:
+            return self._board.closed(direction, peer)
+
+    def halt(self, why: str, word: str = "stopped") -> None:
+        """End every wait with this error."""
+        self._board.halt(why, word)
+
+    def _go_on(self) -> None:
+        if self._board.halted:
+            raise PeerError(self._board.halted)

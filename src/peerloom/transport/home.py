@@ -20,7 +20,8 @@ from .files import write_whole
 from .identity import Identity
 from .invitations import InvitationBook
 from .kit import Kit
-from .roster import Roster, RosterBook, check_name, parse_address
+from .roster import Roster, check_name, parse_address
+from .rosterbook import RosterBook
 
 __all__ = ["Home"]
 

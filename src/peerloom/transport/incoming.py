@@ -10,6 +10,7 @@ from .board import Board
 from .failpoints import hit
 from .frames import FrameError, Kind
 from .inbox import Inbox, RefusedError, judge_values
+from .reasons import FAREWELLS
 from .stream import Stream, Waiting
 from .tls import reason_of
 from .types import Parcel
@@ -43,7 +44,7 @@ class Incoming:
         finally:
             current = dismiss(self._peer, self._stream)
             if current:
-                board.went_down(self._edge, "removed" if board.barred(self._peer) else why)
+                board.went_down(self._edge, "removed" if board.closed("in", self._peer) else why)
             else:
                 self._edge.reconnects["replaced"] += 1
 
@@ -53,10 +54,12 @@ class Incoming:
         elif frame.kind is Kind.SKIP:
             self._settle(frame, self._skip)
         elif frame.kind is Kind.PING:
-            self._stream.send(Kind.PONG, frame.header)
+            self._stream.send(Kind.PONG, {**frame.header, "roster_version": self._board.newest.version})
         elif frame.kind is Kind.ROSTER:
             self._roster(frame)
         elif frame.kind is Kind.BYE:
+            if frame.header["why"] in FAREWELLS:
+                self._board.refuse(self._peer, f"by_peer_{frame.header['why']}")
             return False
         else:
             raise FrameError("out_of_turn", frame.kind.name)
@@ -81,7 +84,7 @@ class Incoming:
             self._edge.bytes[result] += size
         try:
             hit("after_apply_before_ack")
-            self._stream.send(Kind.ACK, {"seq": seq, "result": result})
+            self._stream.send(Kind.ACK, {"seq": seq, "result": result, "roster_version": self._board.newest.version})
         finally:  # the engine is woken last: it would compete with the acknowledgement for the interpreter
             with self._board.lock:
                 self._board.touch()
@@ -145,12 +148,12 @@ class Incoming:
     def _roster(self, frame: Waiting) -> None:
         board = self._board
         if frame.header["want"]:
-            self._stream.send(Kind.ROSTER, {"want": False}, (board.offered or board.roster).to_bytes())
+            self._stream.send(Kind.ROSTER, {"want": False}, board.newest.to_bytes())
             return
         data = bytearray(frame.head.body_length)
         self._stream.body(frame, memoryview(data))
         self._stream.send(Kind.ROSTER, {"want": False})
-        board.consider(bytes(data))
+        board.brought(bytes(data))
 
     def _inbox(self) -> Inbox:
         inbox = self._board.inboxes.get(self._peer)

@@ -16,6 +16,7 @@ from .failpoints import hit
 from .frames import VERSION, FrameError, Kind
 from .identity import Identity
 from .outbox import Entry
+from .reasons import ALARMS
 from .roster import Roster, parse_address
 from .stream import Stream, tune
 from .tls import client_context, peer_of, reason_of, server_context
@@ -62,6 +63,7 @@ class OutLink(threading.Thread):
         self._work = threading.Condition(board.lock)
         self._stopping = threading.Event()
         self._stream: Stream | None = None
+        self._theirs = 0  # the newest version of the roster that the other side is known to have
 
     def wake(self) -> None:
         """There is something to send."""
@@ -103,14 +105,13 @@ class OutLink(threading.Thread):
                 self._board.refuse(self._peer, f"by_peer_{why}")
             except FrameError as error:
                 why = error.reason
-                self._board.refuse(self._peer, why)
-            except PeerError as error:  # a roster that cannot be believed
-                why = "roster"
-                self._board.tell(
-                    "alarm", self._peer, f"{self._board.name(self._peer)} sent a roster that is refused: {error}"
-                )
+                self._board.refuse(self._peer, why, str(error) if why in ALARMS else "")
+            except PeerError:
+                why = "removed"  # from the roster, just now
             except OSError as error:
                 why = reason_of(error)
+                if why == "not_admitted":
+                    self._board.refuse(self._peer, f"by_peer_{why}")
             if self._stopping.is_set():
                 why = "stopped"
             self._board.went_down(self._edge, why)
@@ -143,7 +144,7 @@ class OutLink(threading.Thread):
     def _greet(self, stream: Stream) -> None:
         """A TLS client believes in its success before the server has judged it: a link is up after HELLO_OK only."""
         board = self._board
-        roster, run = board.roster, board.run
+        roster, run = board.newest, board.run
         before = time.monotonic()
         hello = {"run": run.run_id, "agreement": run.agreement, "roster": roster.hash, "roster_version": roster.version}
         stream.send(
@@ -154,15 +155,8 @@ class OutLink(threading.Thread):
         if answer.kind is Kind.REFUSE:
             raise _RefusedLinkError(answer.header["why"])
         theirs = answer.header
-        if theirs["roster_version"] < roster.version:
-            stream.send(Kind.ROSTER, {"want": False}, roster.to_bytes())
-            stream.reply(Kind.ROSTER)
-        elif theirs["roster_version"] > roster.version:
-            stream.send(Kind.ROSTER, {"want": True})
-            frame = stream.reply(Kind.ROSTER)
-            data = bytearray(frame.head.body_length)
-            stream.body(frame, memoryview(data))
-            board.consider(bytes(data))
+        self._theirs = theirs["roster_version"]
+        self._even_rosters(stream)
         with board.lock:
             if self._stopping.is_set():
                 raise ConnectionError("stopped")
@@ -171,26 +165,48 @@ class OutLink(threading.Thread):
             outbox.resume(board.incarnation, (inc, seq), theirs["incarnation"], theirs["want"], board.roster.epoch)
             board.touch()
 
+    def _even_rosters(self, stream: Stream) -> None:
+        """Whichever side has the older roster gets the newer one."""
+        board, mine = self._board, self._board.newest
+        if self._theirs < mine.version:
+            stream.send(Kind.ROSTER, {"want": False}, mine.to_bytes())
+            stream.reply(Kind.ROSTER)
+            self._theirs = mine.version
+        elif self._theirs > mine.version:
+            stream.send(Kind.ROSTER, {"want": True})
+            frame = stream.reply(Kind.ROSTER)
+            data = bytearray(frame.head.body_length)
+            stream.body(frame, memoryview(data))
+            board.brought(bytes(data))
+            self._theirs = board.newest.version
+
     def _pump(self, stream: Stream) -> None:
         board = self._board
-        while True:
+        while not self._stopping.is_set():
+            self._even_rosters(stream)
             with board.lock:
-                entry = None if self._stopping.is_set() else board.outboxes[self._peer].head()
-                if entry is None and not self._stopping.is_set():
+                if self._next() is None and not self._stopping.is_set() and self._theirs == board.newest.version:
                     self._work.wait(board.settings.heartbeat)
-                    entry = None if self._stopping.is_set() else board.outboxes[self._peer].head()
-                if self._stopping.is_set():
-                    break
+                entry, even = self._next(), self._theirs == board.newest.version
+            if self._stopping.is_set() or not even:
+                continue
             if entry is not None:
                 self._transmit(stream, entry)
             else:
                 before = time.monotonic()
                 stream.send(Kind.PING, {"stamp": time.monotonic_ns()})
-                stream.reply(Kind.PONG)
+                self._theirs = stream.reply(Kind.PONG).header["roster_version"]
                 self._time(time.monotonic() - before, stream)
-        with contextlib.suppress(OSError):
-            stream.send(Kind.BYE, {"why": "stopped"})
-        board.went_down(self._edge, "stopped")
+        why = "removed" if board.closed("out", self._peer) else board.farewell
+        with contextlib.suppress(OSError, FrameError):
+            if board.barred(self._peer):  # whom the founder removed may see it signed, and needs not guess
+                self._even_rosters(stream)
+            stream.send(Kind.BYE, {"why": why})
+        board.went_down(self._edge, why)
+
+    def _next(self) -> Entry | None:
+        outbox = self._board.outboxes.get(self._peer)
+        return None if self._stopping.is_set() or outbox is None else outbox.head()
 
     def _transmit(self, stream: Stream, entry: Entry) -> None:
         board, edge = self._board, self._edge
@@ -214,6 +230,7 @@ class OutLink(threading.Thread):
             edge.bytes["sent"] += size
             outbox = board.outboxes.get(self._peer)
             if answer.kind is Kind.ACK:
+                self._theirs = answer.header["roster_version"]
                 edge.frames["acked"] += 1
                 edge.bytes["acked"] += size
                 if outbox is not None:

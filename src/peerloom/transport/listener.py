@@ -71,7 +71,7 @@ class Listener:
         """Close the connections of peers that have no link to us any more."""
         with self._board.lock, self._guard:
             for peer, (stream, _) in list(self._current.items()):
-                if peer not in self._board.inboxes or self._board.barred(peer):
+                if self._board.closed("in", peer):
                     stream.close()
 
     # -- connections that are not yet links
@@ -170,8 +170,6 @@ class Listener:
         why = self._objection(peer, frame.header)
         if why:
             stream.send(Kind.REFUSE, {"seq": 0, "why": why})
-            if why in ("roster_fork", "old_incarnation", "identity_conflict"):
-                board.tell("alarm", peer, f"{board.name(peer)} was refused: {why.replace('_', ' ')}")
             raise RefusedError(why)
         incarnation: int = frame.header["incarnation"]
         with board.lock, self._guard:
@@ -184,15 +182,15 @@ class Listener:
             old[0].close()
             if old[1] != incarnation:
                 board.tell("alarm", peer, f"{board.name(peer)} was started a second time while its first link was open")
-        version = (board.offered or board.roster).version
-        stream.send(Kind.HELLO_OK, {"incarnation": board.incarnation, "last": last, "want": want, "roster_version": version})
+        mine = {"incarnation": board.incarnation, "roster_version": board.newest.version}
+        stream.send(Kind.HELLO_OK, {"last": last, "want": want, **mine})
         return incarnation
 
     def _objection(self, peer: str, hello: dict[str, Any]) -> str:
         board = self._board
         lowest, highest = hello["versions"]
         with board.lock:
-            known = board.roster
+            known = board.newest
             if not lowest <= VERSION <= highest:
                 return "protocol_version"
             if hello["run"] != board.run.run_id:

@@ -274,8 +274,7 @@ class MemoryNetwork:
                 if board.me not in (wire.source, wire.target) or not wire.connection:
                     continue
                 other = wire.target if wire.source == board.me else wire.source
-                boxes = board.outboxes if wire.source == board.me else board.inboxes
-                if other not in boxes or board.barred(other):
+                if board.closed("out" if wire.source == board.me else "in", other):
                     self._cut(wire, "removed")
             self.open(board)
 

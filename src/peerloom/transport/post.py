@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 from .roster import Roster
 from .types import Keep, LinkState, Parcel, Receipt, Skipped, Wanted
@@ -40,7 +40,7 @@ class Post(Protocol):
         """Say goodbye and end every thread."""
 
     def send(self, peer: str, parcel: Parcel, keep: Keep = "every") -> Receipt:
-        """Queue a parcel for a neighbour; returns at once.
+        """Queue a parcel for a neighbour; returns at once. Where there is no link any more it is refused ('no_link').
 
         'every': all arrive, in order, exactly once per life of the receiver; `OutboxFullError` if too many wait.
         'newest': a parcel that is not yet on its way is replaced by the next one of its channel, and counted superseded.
@@ -91,3 +91,18 @@ class Post(Protocol):
 
     def adopt(self, roster: Roster) -> None:
         """Use a newer roster. Links of removed members close at once; a new epoch makes all older parcels stale."""
+
+    def consider(self, roster: Roster) -> None:
+        """A roster that came by another way than the links: used if it is newer and of this epoch, offered if of a later.
+
+        Raises `RosterForkError` if it and the one in use cannot both hold.
+        """
+
+    def refuse(self, why: str, detail: str) -> None:
+        """Count and tell that something of this peer's own, such as a roster in its folder, was refused."""
+
+    def closed(self, direction: Literal["in", "out"], peer: str) -> bool:
+        """Whether the newest roster has no such link: nothing comes or goes there (any more), and nothing is waited for."""
+
+    def halt(self, why: str, word: str = "stopped") -> None:
+        """This run cannot go on: whoever waits or sends, now or later, gets a `PeerError`, and neighbours hear the word."""

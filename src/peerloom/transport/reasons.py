@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["REASONS", "explained", "known_reason"]
+__all__ = ["ALARMS", "FAREWELLS", "REASONS", "explained", "known_reason"]
 
 _BY_PEER = "by_peer_"  # before a word of the other side's
+
+ALARMS = ("identity_conflict", "old_incarnation", "roster", "roster_fork")
+"""Somebody should look into these at once."""
+
+FAREWELLS = ("removed", "too_far_behind")
+"""Why a neighbour goes for good; any other goodbye needs no words."""
 
 REASONS: dict[str, str] = {
     "bad_header": "a frame is not of the agreed form",
@@ -25,7 +31,7 @@ REASONS: dict[str, str] = {
     "not_a_frame": "what came is no frame of this protocol",
     "not_a_member": "the key is of no member of the roster",
     "not_a_neighbour": "the roster here has no link between the two; compare `peerloom peer roster show`",
-    "not_admitted": "the other side does not know this key",
+    "not_admitted": "the roster there does not have this peer: it was removed, or one of the two rosters is old",
     "not_finite": "a vector holds NaN or infinite numbers",
     "old_incarnation": "an older copy of this peer runs somewhere; stop it",
     "old_tls": "TLS 1.3 is needed",
@@ -33,10 +39,12 @@ REASONS: dict[str, str] = {
     "oversized": "more bytes than were agreed on",
     "plain_text": "what came is not TLS",
     "protocol_version": "the two run versions of Peerloom that do not understand each other; upgrade one",
+    "removed": "the founder took it from the roster; see `peerloom peer roster show`",
     "roster": "the roster it sent cannot be believed",
     "roster_fork": "the two have different rosters of one version; ask the founder which one holds",
     "stale_epoch": "a parcel is of an epoch that is over",
     "timeout": "nothing came in time",
+    "too_far_behind": "one of the two needs rounds that the other no longer keeps; the run must begin anew",
     "unknown_certificate": "the certificate is of no member of the roster",
     "unknown_kind": "a frame of an unknown kind",
     "wrong_peer": "another member answers at its address",

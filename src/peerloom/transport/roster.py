@@ -11,18 +11,20 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from ..errors import PeerError, nearest
-from .files import write_whole
 from .identity import Identity, certificate_id, certificate_verifies, short_id
 
-__all__ = ["LARGEST_ROSTER", "Link", "Member", "Roster", "RosterBook", "check_name", "parse_address"]
+__all__ = ["LARGEST_ROSTER", "Link", "Member", "Roster", "RosterForkError", "check_name", "parse_address"]
 
 LARGEST_ROSTER = 4 << 20  # bytes: some 3000 members with their certificates
 _FORMAT = 1
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+
+
+class RosterForkError(PeerError):
+    """Two rosters of one federation that cannot both hold."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Roster:
-    """One version of the federation. Versions only grow; a new epoch starts when members or weights change during a run.
+    """One version of the federation. Versions only grow.
+
+    A run lives in one epoch. Within it members and links may be taken away, and newcomers be entered who have no links yet:
+    a run under way takes that up. A new epoch begins with new links or weights; those are for the next run.
 
     The order of `members` is the order of rows: member i is row i of the experiment. `run` and `spec` may name the run that
     the members have agreed to (empty: none yet). `previous` is the hash of the version before.
@@ -126,10 +131,10 @@ class Roster:
         if len(others) < len(self.members):
             others.insert(self.row(member.id), member)
             return self.amended(identity, members=tuple(others))
-        return self.amended(identity, members=(*self.members, member), new_epoch=True)
+        return self.amended(identity, members=(*self.members, member))
 
     def without_member(self, identity: Identity, who: str) -> Roster:
-        """The next version, without this member and its links, in a new epoch."""
+        """The next version, without this member and its links."""
         gone = self.member(who).id
         if gone == self.founder:
             raise PeerError("The founder signs the roster and cannot be removed from it.")
@@ -137,8 +142,12 @@ class Roster:
             identity,
             members=tuple(member for member in self.members if member.id != gone),
             links=tuple(link for link in self.links if gone not in (link.source, link.target)),
-            new_epoch=True,
         )
+
+    def without_links(self, identity: Identity, pairs: Iterable[tuple[str, str]]) -> Roster:
+        """The next version, without the links between these (source, target)."""
+        gone = set(pairs)
+        return self.amended(identity, links=tuple(link for link in self.links if (link.source, link.target) not in gone))
 
     def with_links(self, identity: Identity, links: Iterable[Link]) -> Roster:
         """The next version with these links in place of the old ones, in a new epoch."""
@@ -179,7 +188,7 @@ class Roster:
         if self.version == known.version + 1:
             forked = self.previous != known.hash
         if forked or (self.version > known.version and self.epoch < known.epoch):
-            raise PeerError(
+            raise RosterForkError(
                 f"Two different rosters claim version {self.version} of one federation. Somebody signed twice: ask the "
                 "founder which one holds, and do not run before that."
             )
@@ -281,20 +290,3 @@ def parse_address(text: str) -> tuple[str, int]:
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536 or len(text) > 300:
         raise PeerError(f"'{text}' is no address. Write host:port, for example peer.example.org:7400.")
     return host, int(port)
-
-
-class RosterBook:
-    """The newest roster a peer has accepted, kept in a file. It never goes back to an older one."""
-
-    def __init__(self, path: Path, founder: str) -> None:
-        self._path, self._founder = path, founder
-        self.current = Roster.from_bytes(path.read_bytes(), founder) if path.exists() else None
-
-    def offer(self, roster: Roster) -> bool:
-        """Accept a roster if the founder signed it and it is newer; raises if it is a fork or a forgery."""
-        roster.verify(self._founder)
-        if self.current is not None and not roster.succeeds(self.current):
-            return False
-        write_whole(self._path, roster.to_bytes())
-        self.current = roster
-        return True

@@ -1,0 +1,18 @@
+"""`peerloom peer`: identities, invitations, rosters, kits, training. Each command works on one folder."""
+
+import typer
+
+from .kit import kit_app
+from .membership import init, invite, join
+from .roster import roster_app
+from .running import export, start, status, stop
+
+__all__ = ["peer_app"]
+
+peer_app = typer.Typer(
+    help="Peers on real machines: identity, membership, and what a site needs to join.", no_args_is_help=True
+)
+for command in (init, invite, join, start, status, stop, export):
+    peer_app.command()(command)
+peer_app.add_typer(roster_app, name="roster")
+peer_app.add_typer(kit_app, name="kit")

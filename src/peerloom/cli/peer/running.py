@@ -1,0 +1,114 @@
+"""`peerloom peer start`, `status`, `stop`, `export`: training, and what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..app import Json, err, show
+from .shared import HERE, Folder, say
+
+__all__ = ["export", "start", "status", "stop"]
+
+
+def start(
+    file: Annotated[Path, typer.Argument(help="The experiment file, the same at every site: one algorithm, one seed.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="SAMPLES", help="This site's samples: a .csv or .npz file, or module:function. They stay here."
+        ),
+    ] = "",
+    label: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The label's column in a CSV, if the experiment does not name it.")
+    ] = "",
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where to listen. By default this peer's first address.")
+    ] = "",
+    deadline: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Seconds to wait for a neighbour in a round; then the round goes on without it."),
+    ] = None,
+    free: Annotated[
+        bool, typer.Option("--free", help="Wait for nobody: use the newest of every neighbour. Must be so at every site.")
+    ] = False,
+    wait: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that a neighbour may be away before this peer gives up (or goes on).")
+    ] = 60.0,
+    dead: Annotated[
+        float,
+        typer.Option(min=0.5, help="Seconds of silence after which a link is given up. 3 suits a LAN, 30 lossy lines."),
+    ] = 10.0,
+    history: Annotated[bool, typer.Option("--history", help="Keep every event of every link, for the checker.")] = False,
+    metrics: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Serve metrics for Prometheus there, on this machine only.")
+    ] = "",
+    log_json: Annotated[bool, typer.Option("--log-json", help="Say what happens as JSON, one object per line.")] = False,
+    folder: Folder = HERE,
+) -> None:
+    """Train: this peer's row of the experiment, with its neighbours. Started again, it goes on where it was."""
+    from ...peers.start import Site, serve
+    from ...transport import Settings
+
+    def tell(text: str) -> None:
+        err.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    site = Site(data, label, listen, deadline, free, Settings(wait=wait, dead=dead), history, metrics)
+    code = serve(folder, file, site, log_json=log_json, say=tell)
+    raise typer.Exit(code)
+
+
+def status(folder: Folder = HERE, as_json: Json = False) -> None:
+    """How the runs of this peer stand: round, loss, every link with its lag and bytes, refusals by reason."""
+    from ..standing import status_of, told
+
+    found = status_of(folder)
+    show(found, told(found), as_json)
+
+
+def stop(
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for it to end.")] = 30.0, folder: Folder = HERE
+) -> None:
+    """Ask the running peer to end with a checkpoint."""
+    import os
+    import signal
+    import time
+
+    from ...errors import PeerError
+    from ...peers.status import read_status
+    from ...transport import Home
+    from ...transport.files import is_locked
+
+    running = [path.parent for path in Home.open(folder).state.glob("*/status.json") if is_locked(path.parent)]
+    if not running:
+        err.print("No peer runs here.", highlight=False)
+        return
+    for place in running:
+        os.kill(read_status(place)["pid"], signal.SIGTERM)
+    end = time.monotonic() + wait
+    while any(is_locked(place) for place in running):
+        if time.monotonic() > end:
+            raise PeerError(
+                f"The peer has not ended within {wait:.0f} s. It may be writing a large checkpoint; wait longer."
+            )
+        time.sleep(0.1)
+    err.print("Stopped. The same start command goes on from here.", highlight=False)
+
+
+def export(
+    file: Annotated[Path, typer.Argument(help="The safetensors file to write.")] = Path("model.safetensors"),
+    run: Annotated[
+        str, typer.Option(metavar="RUN", help="Which run, by the start of its name; needed if there are many.")
+    ] = "",
+    folder: Folder = HERE,
+    as_json: Json = False,
+) -> None:
+    """Write this peer's model of its last checkpoint to a file that PyTorch and others read. Needs no network."""
+    from ...peers.export import export_peer
+    from ...transport import Home
+    from ..export import told
+
+    exp, about = export_peer(Home.open(folder), file, run)
+    say({"file": str(file), **about}, told(file, exp, about), as_json)

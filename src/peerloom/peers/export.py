@@ -1,0 +1,37 @@
+"""A peer's trained model, out of its folder: while it runs, when it is done or stopped, without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import ConfigError, DataError
+from ..experiment import Experiment
+from ..runs.export import write_model
+from ..transport import Home
+from .keep import Keep
+from .row import spec_hash
+from .start import only_experiment
+
+__all__ = ["export_peer"]
+
+
+def export_peer(home: Home, file: Path, run: str = "") -> tuple[Experiment, dict[str, str]]:
+    """Write the model of this peer's newest checkpoint; the experiment, and what the file says of itself."""
+    place = _run(home, run)
+    exp = only_experiment(place / "experiment.toml")
+    t, x = Keep(place, spec_hash(exp)).model()
+    facts = {"round": str(t), "rounds": str(exp.rounds), "model": f"peer {home.name}"}
+    return exp, write_model(file, exp, x, facts)
+
+
+def _run(home: Home, start: str) -> Path:
+    """The one run of this peer, or the one whose name starts so."""
+    places = sorted(path.parent for path in home.state.glob("*/experiment.toml"))
+    if not places:
+        raise DataError(f"No run was ever started in {home.folder}. Start one: peerloom peer start FILE")
+    found = [place for place in places if place.name.startswith(start)]
+    if len(found) != 1:
+        names = ", ".join(place.name for place in places)
+        what = f"no run '{start}'" if not found else f"{len(found)} runs" + (f" that start with '{start}'" if start else "")
+        raise ConfigError(f"{home.folder} has {what}. Choose one with --run: {names}")
+    return found[0]

@@ -1,0 +1,71 @@
+"""Keeps the roster of a peer's folder and that of its running process the same, whichever of them hears of a newer one."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Self
+
+from ..errors import PeerError
+from ..transport import Home, Post, Roster, RosterForkError
+from .shape import Shape
+
+__all__ = ["RosterWatch"]
+
+_EVERY = 0.2  # seconds between two looks
+
+
+class RosterWatch:
+    """What an operator puts into the folder reaches the links, what neighbours bring is kept in the folder.
+
+    A rule that cannot go on without those who were taken away is stopped everywhere, not only beside them: otherwise the
+    others would wait for peers that have stopped.
+    """
+
+    def __init__(self, home: Home, post: Post, shape: Shape, began: Roster) -> None:
+        self._home, self._post, self._shape, self._began = home, post, shape, began
+        self._seen, self._kept = (0, 0), 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="roster-watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+        self._look()  # what came last is kept too
+
+    def _run(self) -> None:
+        while not self._over.wait(_EVERY):
+            self._look()
+
+    def _look(self) -> None:
+        file = (self._home.folder / "roster.json").stat()
+        changed = (file.st_ino, file.st_mtime_ns) != self._seen
+        newest = self._post.offered() or self._post.roster
+        if not changed and newest.version == self._kept:
+            return
+        self._seen, self._kept = (file.st_ino, file.st_mtime_ns), newest.version
+        try:
+            self._post.consider(self._home.roster)
+            newest = self._post.offered() or self._post.roster
+            self._kept = newest.version
+            self._home.trust(newest)
+        except PeerError as error:
+            self._post.refuse("roster_fork" if isinstance(error, RosterForkError) else "roster", str(error))
+        self._check(newest)
+
+    def _check(self, newest: Roster) -> None:
+        """Stop if somebody, or within the epoch a link, is missing whom the rule counts on."""
+        gone = [member.name for member in self._began.members if not newest.has(member.id)]
+        there = {(link.source, link.target, link.layer) for link in newest.links}
+        lost = [link for link in self._began.links if (link.source, link.target, link.layer) not in there]
+        if newest.epoch == self._began.epoch:
+            gone += [self._began.name(link.source) for link in lost]
+        for name in gone[:1]:
+            try:
+                self._shape.check_outlasts(name)
+            except PeerError as error:
+                self._post.halt(str(error))

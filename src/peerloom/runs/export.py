@@ -1,0 +1,72 @@
+"""A trained model as a safetensors file, with the names of its nn.Module: for use outside Peerloom."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from .. import __version__
+from ..config import experiment_to_toml
+from ..core import ConfigError, DataError
+from ..experiment import Experiment
+from ..problems import Classification
+from .store import RunFolder
+
+__all__ = ["export_run", "has_statistics", "named_tensors", "write_model"]
+
+
+def named_tensors(exp: Experiment, x: NDArray[np.floating]) -> dict[str, Tensor]:
+    """A model of an experiment as its module's state_dict; as one tensor 'x' where the problem has no module.
+
+    Buffers are as the module makes them: they are no part of what peers train (see `has_statistics`).
+    """
+    row = torch.from_numpy(np.array(x))
+    if not isinstance(exp.problem, Classification):
+        return {"x": row}
+    module = exp.problem.module(exp.seed).to(row.dtype)
+    torch.nn.utils.vector_to_parameters(row, module.parameters())
+    return {name: tensor.detach().clone().contiguous() for name, tensor in module.state_dict().items()}
+
+
+def has_statistics(exp: Experiment) -> bool:
+    """Whether the module normalises by statistics of batches, which whoever uses it must take from samples of its own."""
+    if not isinstance(exp.problem, Classification):
+        return False
+    return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in exp.problem.module(exp.seed).modules())
+
+
+def write_model(file: Path, exp: Experiment, x: NDArray[np.floating], facts: dict[str, str]) -> dict[str, str]:
+    """Write a model with what is known of it; the metadata of the file."""
+    about = {
+        "format": "pt",  # what other libraries look for
+        "peerloom": __version__,
+        "algorithm": type(exp.algorithm).__name__,
+        "seed": str(exp.seed),
+        "experiment": hashlib.sha256(experiment_to_toml(exp).encode()).hexdigest(),
+        **facts,
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_file(named_tensors(exp, x), file, metadata=about)
+    return about
+
+
+def export_run(folder: RunFolder, file: Path, row: int | None) -> dict[str, str]:
+    """The model of a run folder after its last saved round: one client's, or the mean of all clients'."""
+    exp, path = folder.experiment(), folder.path / "state.npz"
+    if not path.exists():
+        raise DataError(
+            f"{folder.path} has no state yet. Let the run save one, or finish: peerloom run --resume {folder.path}"
+        )
+    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as arrays:
+        x, t = arrays["state/x"][: exp.graph.clients], int(arrays["t"])
+    if row is not None and not 0 <= row < len(x):
+        raise ConfigError(f"--row {row}: the run has {len(x)} clients, numbered from 0.")
+    who = "mean of all clients" if row is None else f"client {row}"
+    chosen = x.astype(np.float64).mean(axis=0).astype(x.dtype) if row is None else x[row]
+    return write_model(file, exp, chosen, {"round": str(t), "rounds": str(exp.rounds), "model": who})
