@@ -73,6 +73,8 @@ class Listener:
             for peer, (stream, _) in list(self._current.items()):
                 if self._board.closed("in", peer):
                     stream.close()
+            # Who was removed and comes back comes as new.
+            self._lives = {peer: life for peer, life in self._lives.items() if not self._board.closed("in", peer)}
 
     # -- connections that are not yet links
 
