@@ -135,6 +135,17 @@ def test_rounds_are_taken_once_and_in_order():
     assert len(box) == 1
 
 
+def test_what_was_missed_is_late_also_if_it_came_before_anyone_said_so():
+    """A neighbour sends again what it retained as soon as a peer is back, perhaps before that has read its journal."""
+    inbox = Inbox("a")
+    for number, round in enumerate((3, 4, 5, 6), start=1):
+        inbox.deliver(arrived(round, 1, number), "every", 0)
+    assert inbox.expect(6, [(4, 0), (2, 0)]) == 2  # rounds 3 and 5 are stale
+    assert [found.round for found in inbox.late()] == [4]
+    assert inbox.missed == {(2, 0)}
+    assert inbox.look(6, 0).round == 6
+
+
 def test_a_restarted_sender_may_go_back_behind_its_promise():
     box = Inbox("p")
     box.skip(9, 0, (1, 1), 0)

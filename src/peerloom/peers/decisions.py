@@ -70,13 +70,15 @@ class Journal:
         return {(d.kind, d.row) for d in self._closing if (d.round, d.turn) <= tag}
 
     def outstanding(self, before: int) -> dict[int, list[Tag]]:
-        """By row, the mixings before a round whose parcels were given up and have not come yet."""
+        """By row, the mixings whose parcels were given up and had not come before a round; those of that round, too, which
+        an earlier life had begun: it gives up the same again.
+        """
         found: defaultdict[int, list[Tag]] = defaultdict(list)
         every = self.every()
         come = {(decision.row, decision.of) for decision in every if decision.kind == "late" and decision.round < before}
         for decision in every:
             place = (decision.round, decision.turn)
-            if decision.kind == "missed" and decision.round < before and (decision.row, place) not in come:
+            if decision.kind == "missed" and (decision.row, place) not in come:
                 found[decision.row].append(place)
         return dict(found)
 

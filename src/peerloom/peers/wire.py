@@ -45,7 +45,7 @@ class PostWire:
 
     def __init__(self, post: Post, row: int, shape: Shape, began: Roster, journal: Journal | None = None) -> None:
         self._post, self._row, self._deadline = post, row, shape.deadline
-        self._keeps_mean, self._hands_over = shape.keeps_mean, shape.pushes or shape.keeps_mean
+        self._pushes, self._keeps_mean = shape.pushes, shape.keeps_mean
         self._shape, self._began, self._peers = shape, began, [member.id for member in began.members]
         self._rows = {peer: row for row, peer in enumerate(self._peers)}
         self._journal = journal or Journal(None)
@@ -92,25 +92,26 @@ class PostWire:
         deaf = {decision.row for decision in made} if self._keeps_mean else set()
         came = torch.zeros(len(into), payload.shape[1], dtype=payload.dtype)
         arrived = np.zeros(len(into), bool)
-        deaf |= {row for kind, row in gone if kind == "unheard"}
-        heard = [k for k, link in enumerate(into) if int(links.src[link]) not in deaf]
+        unheard = {row for kind, row in gone if kind == "unheard"}
+        heard = [k for k, link in enumerate(into) if int(links.src[link]) not in unheard]
         rows = [int(links.src[into[k]]) for k in heard]
         for k, row, answer in zip(heard, rows, self._answers(tag, rows, known), strict=True):
+            if row in deaf:  # it was waited for all the same: rounds that wait for nobody would soon be over
+                continue
             if isinstance(answer, Parcel):
                 came[k], arrived[k] = torch.from_numpy(np.array(answer.body)), True
             else:
                 kind: Literal["skipped", "missed"] = "skipped" if isinstance(answer, Skipped) else "missed"
                 made.append(Decision(kind, *tag, row))
-        late, noted = self._late(tag, links, known)
         if self._keeps_mean:
-            self._keep_own(tag, made, sent, [int(links.src[link]) for link in into[arrived]])
+            self._own |= {(d.row, tag): sent[d.row] for d in made if d.kind == "missed" and d.row in sent}
+        late, noted = self._late(tag, links, known)
+        self._let_go(tag, [int(links.src[link]) for link in into[arrived]])
         self._journal.add([*made, *noted])
         return Delivery(came, arrived, acked, late)
 
-    def _keep_own(self, tag: Tag, made: list[Decision], sent: dict[int, Vector], arrived: list[int]) -> None:
-        """Keep what was sent to those who were missed, and let go what is of no use any more."""
-        self._own |= {(d.row, tag): sent[d.row] for d in made if d.kind == "missed" and d.row in sent}
-        # Parcels come in order: what a row sent before one that is here has come by now, or never will.
+    def _let_go(self, tag: Tag, arrived: list[int]) -> None:
+        """Parcels come in order: what a row sent before one that is here has come by now, or it never will."""
         here = {(self._rows[parcel.peer], (parcel.round, parcel.turn)) for _, parcel in self._overdue}
         gone = [place for place in self._own if place[0] in arrived and place[1] < tag and place not in here]
         for place in gone:
@@ -118,7 +119,7 @@ class PostWire:
 
     def _answers(self, tag: Tag, rows: list[int], known: list[Decision]) -> list[Parcel | Skipped | None]:
         """What each row sent for this mixing; known decisions are kept to."""
-        gone = {row for kind, row in _about(known) if kind in ("missed", "skipped")}
+        gone = {row for kind, row in _about(known) if kind in ("missed", "skipped", *(["held"] if self._keeps_mean else []))}
         wanted = {row: Wanted(self._peers[row], *tag) for row in rows if row not in gone}
         patience = _LONG if self._deadline is None or tag[0] == self._again else self._deadline
         answers = self._post.take_all(list(wanted.values()), patience)
@@ -168,22 +169,22 @@ class PostWire:
         seen = 0
         while True:
             for peer in sources:
-                self._overdue += [(sources[peer], parcel) for parcel in self._post.late(peer)]
+                self._overdue += [(sources[peer], parcel) for parcel in self._post.late(peer) if self._matters(parcel)]
             here = [(link, parcel) for link, parcel in self._overdue if parcel.turn == tag[1]]
             there = {(int(links.src[link]), (parcel.round, parcel.turn)) for link, parcel in here}
             if wanted <= there:
                 break
             seen = self._post.wait_news(seen, 1.0)  # an earlier life had them: they are sent again
-        if not self._hands_over:
-            here = []
-        elif known or tag[0] == self._again:  # that round is done as it was done before
+        if known or tag[0] == self._again:  # that round is done as it was done before
             here = [(link, p) for link, p in here if (int(links.src[link]), (p.round, p.turn)) in wanted]
-        self._overdue = (
-            [entry for entry in self._overdue if entry[1] not in [p for _, p in here]] if self._hands_over else []
-        )
+        self._overdue = [entry for entry in self._overdue if entry[1] not in [p for _, p in here]]
         here.sort(key=lambda entry: (entry[0], entry[1].round))
         late = tuple(self._handed_over(int(links.src[link]), link, p) for link, p in here)
         return late, [Decision("late", *tag, int(links.src[link]), (p.round, p.turn)) for link, p in here]
+
+    def _matters(self, parcel: Parcel) -> bool:
+        """Whether a late parcel is to be handed over: if it is mass, or answers one of ours where the mean must stay."""
+        return self._pushes or (self._rows[parcel.peer], (parcel.round, parcel.turn)) in self._own
 
     def _handed_over(self, row: int, link: int, parcel: Parcel) -> Late:
         tag, own = (parcel.round, parcel.turn), self._own.pop((row, (parcel.round, parcel.turn)), None)

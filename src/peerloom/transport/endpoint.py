@@ -207,8 +207,7 @@ class Endpoint:
         with self._board.lock:
             self._board.want = round
             for peer, inbox in self._board.inboxes.items():
-                self._board.edges["in", peer].frames["stale"] += inbox.expect(round)
-                inbox.missed |= set((missed or {}).get(peer, ()))
+                self._board.edges["in", peer].frames["stale"] += inbox.expect(round, (missed or {}).get(peer, ()))
             self._board.room.notify_all()  # a link may wait for room that older parcels took
 
     def late(self, peer: str) -> list[Parcel]:

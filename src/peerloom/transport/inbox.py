@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
@@ -127,13 +128,18 @@ class Inbox:
         found, self._late = self._late, []
         return found
 
-    def expect(self, round: int) -> int:
-        """Nothing before this round is of interest; how many parcels that lay here are dropped."""
+    def expect(self, round: int, missed: Iterable[tuple[int, int]] = ()) -> int:
+        """Nothing before this round is of interest but what was missed; how many parcels that lay here are dropped.
+
+        A neighbour may have sent again what was missed before anyone said so here: that is late, not stale.
+        """
+        self.missed |= set(missed)
         self.floor = max(self.floor, (round, 0))
-        gone = [place for place in self._rounds if place < self.floor]
-        for place in gone:
-            del self._rounds[place]
-        return len(gone)
+        gone = {place: self._rounds.pop(place) for place in sorted(self._rounds) if place < self.floor}
+        late = [parcel for place, parcel in gone.items() if place in self.missed]
+        self._late += late
+        self.missed -= set(gone)
+        return len(gone) - len(late)
 
     def newest(self, channel: int) -> Parcel | None:
         """The newest parcel of a channel."""
