@@ -65,9 +65,9 @@ def main(words: list[str] | None = None) -> int:
         outcomes.append(play(SCENARIOS[number], asked.quick, console))
         last = outcomes[-1]
         console.print(f"{number:>2} {last.scenario.title}: {last.verdict} ({last.seconds:.0f} s)", highlight=False)
+        if asked.write is not None:  # after each: whoever interrupts it keeps what there is
+            write_into(asked.write, markdown(outcomes, asked.quick))
     console.print(on_screen(outcomes))
-    if asked.write is not None:
-        write_into(asked.write, markdown(outcomes, asked.quick))
     return int(any(outcome.missed for outcome in outcomes))
 
 
