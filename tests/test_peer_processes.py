@@ -22,7 +22,8 @@ SCRIPT = Path(__file__).parent / "peer_process.py"
 
 def begin(number, folder, ports, **environment):
     command = [sys.executable, SCRIPT, number, folder, identity(number).folder, identity(0).id, ports[number]]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    path = os.pathsep.join(filter(None, [str(SCRIPT.parent.parent), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **environment}
     with (folder / f"errors-{number}").open("ab") as errors:
         return subprocess.Popen([str(word) for word in command], env=environment, stderr=errors)
 
