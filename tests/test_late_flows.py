@@ -129,7 +129,8 @@ def check_mean(exp, folder, results):
     still, a = torch.zeros(exp.problem.n, dtype=torch.float64), exp.graph.peers.matrix()
     for (tag, source, target), theirs in told._owed.items():
         if (source, target, tag) not in held and (target, source, tag) not in held:
-            kept = Keep(folder / str(target), spec_hash(exp)).load(exp.graph, type(state)).memory["own-about"][:, :3].tolist()
+            memory = Keep(folder / str(target), spec_hash(exp)).load(exp.graph, type(state)).memory
+            kept = memory["own-about"][:, :3].tolist()
             assert [source, *tag] in kept
             if tag[1] == 2:  # the second mixing of a round is that of the trackers
                 still += a[target, source] * (theirs - told._own[tag, source, target])
