@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from peerloom.transport.files import read_lines
+
 from ..figures import Figure, SkippedError, Stage, exactly, told
 from ..peers import Peers, experiment
 
 __all__ = ["full_and_spoilt"]
 
-_SIZE = 4 << 20  # bytes: a few checkpoints
+_SIZE = 16 << 20  # bytes: a few checkpoints, with what neighbours may need of them
 
 
 def full_and_spoilt(stage: Stage) -> list[Figure]:
@@ -45,6 +47,9 @@ def full_and_spoilt(stage: Stage) -> list[Figure]:
             told("time until it gave up", stopped, "s"),
             exactly("checkpoints that can be read then", whole is not None, True),
             exactly("with the newest spoilt, an older one is used", bool(older and whole and older.t < whole.t), True),
+            exactly(
+                "links that counted as silent, after it came back", len(read_lines(peers.folder(1) / "decisions.jsonl")), 0
+            ),
             exactly("numbers that differ from an undisturbed run", peers.different_numbers(), 0),
         ]
 
