@@ -100,8 +100,9 @@ def test_what_was_not_agreed_is_not_even_queued(pair):
             a.send(b.me, bad)
     with pytest.raises(ConfigError, match="one float32 or float64 vector"):
         a.send(b.me, Parcel(0, 1, 0, np.ones((2, 5))))
+    assert a.send(a.me, parcel(1)).reason == "no_link"
     with pytest.raises(PeerError, match="no link"):
-        a.send(a.me, parcel(1))
+        a.withdraw(a.me, 1)
     assert outgoing(a).tally.created == 0
 
 
