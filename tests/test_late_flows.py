@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_peers import SLOW, check_replay, decisions_of, experiment, identities, run_in_memory  # noqa: F401
+from test_peers import SLOW, check_replay, decisions_of, experiment, run_in_memory
 
 import peerloom as pl
 from peerloom.core import Delivery, Late
@@ -148,7 +148,7 @@ crashes = st.lists(st.tuples(st.floats(0.01, 3.0), st.integers(0, 3), st.floats(
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), crashes=crashes, deadline=st.floats(0.02, 0.3))
 def test_trackers_keep_their_mean_whatever_is_late_and_whoever_crashes(
-    seed, crashes, deadline, identities, tmp_path_factory  # noqa: F811
+    seed, crashes, deadline, identities, tmp_path_factory
 ):  # fmt: skip
     """DEPOSITUM's trackers, with what is still to be moved, sum to beta times the gradients: to 1e-12, and bit for bit."""
     exp, folder = small("Depositum", 18), tmp_path_factory.mktemp("late")
@@ -158,14 +158,14 @@ def test_trackers_keep_their_mean_whatever_is_late_and_whoever_crashes(
 
 
 @pytest.mark.parametrize("name", ["DSGT", "DSMT", "ProxGT", "KGT", "paired"])
-def test_every_symmetric_tracker_can_be_repeated(name, identities, tmp_path):  # noqa: F811
+def test_every_symmetric_tracker_can_be_repeated(name, identities, tmp_path):
     rule, message = ("Depositum", MESSAGES[1]) if name == "paired" else (name, MESSAGES[0])
     exp = small(rule, 12, message=message, schedule=pl.schedules.Always())
     made = check_replay(exp, tmp_path, run_in_memory(exp, identities, tmp_path, SLOW, seed=7, deadline=0.05))
     assert {"missed", "late"} <= {decision.kind for decision in made}
 
 
-def test_who_sends_nothing_is_deaf(identities, tmp_path, monkeypatch):  # noqa: F811
+def test_who_sends_nothing_is_deaf(identities, tmp_path, monkeypatch):
     """Where too much is under way to a neighbour nothing is sent, and what comes from it then moves nobody either."""
     monkeypatch.setattr(wire, "AHEAD", 1)
     exp = small("Depositum", 25, schedule=pl.schedules.Always())

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_peers import SLOW, check_same, crashes, experiment, identities, roster_for, small_threads, wait_for  # noqa: F401
+from test_peers import SLOW, check_same, crashes, experiment, roster_for, small_threads, wait_for  # noqa: F401
 
 import peerloom as pl
 from peerloom.config import comparison_from, experiment_to_toml
@@ -118,7 +118,7 @@ def test_where_not_all_hear_of_all_it_is_refused():
 # -- between peers, in memory
 
 
-def run_measured(exp, identities, folder, seed, crashes, deadline=None):  # noqa: F811
+def run_measured(exp, identities, folder, seed, crashes, deadline=None):
     roster = roster_for(exp.graph, identities)
     ids = [member.id for member in roster.members]
     shape = Shape.of(exp, 0, deadline)
@@ -141,7 +141,7 @@ def run_measured(exp, identities, folder, seed, crashes, deadline=None):  # noqa
 
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), crashes=crashes, name=st.sampled_from(["DSpodFL", "SpodGT", "MLLSGD", "DFedAvg"]))
-def test_all_agree_on_one_table_whoever_crashes(seed, crashes, name, identities, tmp_path_factory):  # noqa: F811
+def test_all_agree_on_one_table_whoever_crashes(seed, crashes, name, identities, tmp_path_factory):
     exp, folder = experiment(name, rounds=12, **MEASURED), tmp_path_factory.mktemp("measured")
     results = run_measured(exp, identities, folder, seed, crashes)
     tables = [seconds_in(folder / str(row) / FILE, exp.graph) for row in range(exp.graph.rows)]
