@@ -16,7 +16,7 @@ from peerloom.transport.tls import ALPN, client_context
 
 from .ends import FLOATS, RUN, identity
 
-__all__ = ["Speaker", "stranger"]
+__all__ = ["GOOD", "Speaker", "open_context", "stranger"]
 
 GOOD = np.ones(FLOATS, np.float32).tobytes()
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from .figures import Figure, Scenario, shown
 
-__all__ = ["Outcome", "machine", "markdown", "on_screen", "write_into"]
+__all__ = ["BEGIN", "END", "Outcome", "machine", "markdown", "on_screen", "write_into"]
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 

@@ -25,11 +25,14 @@ __all__ = ["other_versions", "wrong_papers"]
 
 def wrong_papers(stage: Stage) -> list[Figure]:
     """Each is refused for the right reason, and nothing that it says is applied."""
-    ports = free_ports(3)
+    ports = free_ports(4)
     old = _expired(stage)
-    roster = federation(3, [(0, 1), (2, 1)], [f"127.0.0.1:{port}" for port in ports])
-    members = (roster.members[0], roster.members[1], replace(roster.members[2], certificate=old.certificate.decode()))
-    roster = replace(roster, members=members).signed(identity(0))
+    roster = federation(4, [(0, 1), (2, 1), (3, 1)], [f"127.0.0.1:{port}" for port in ports])
+    members = [
+        replace(member, certificate=old.certificate.decode()) if k == 2 else member
+        for k, member in enumerate(roster.members)
+    ]
+    roster = replace(roster, members=tuple(members)).signed(identity(0))
     found: dict[str, tuple[str, str]] = {}
     with endpoint(1, roster, stage.folder) as b:
 
@@ -52,13 +55,16 @@ def wrong_papers(stage: Stage) -> list[Figure]:
         attempt("wrong model", "wrong_spec", lambda: _greet(roster, b.port, agreement="other"))
         other = federation(2, [(0, 1)], ["127.0.0.1:1", "127.0.0.1:2"], spec="other")
         attempt("wrong federation", "roster_fork", lambda: _greet(roster, b.port, roster=other.hash))
-        b.adopt(roster.without_member(identity(0), "peer-2"))
-        attempt("removed member", "unknown_certificate", lambda: stranger(b.port, _with(2)))
+        with Speaker(3, roster, b.port) as member:
+            before_removal = member.greet()
+        b.adopt(roster.without_member(identity(0), "peer-3"))
+        attempt("removed member", "unknown_certificate", lambda: stranger(b.port, _with(3)))
         found["no link between the two"] = ("not_a_neighbour", _without_link(stage, ports))
         applied = sum(link.frames.get("applied", 0) for link in b.links())
     wrong = [f"{name}: {got or 'not refused'}" for name, (reason, got) in found.items() if got != reason]
     return [
         told("kinds of wrong papers tried", len(found)),
+        exactly("a member, before it is removed, is", before_removal, "accepted"),
         exactly("refused for the right reason", len(found) - len(wrong), len(found)),
         exactly("parcels applied", applied, 0),
         *[exactly("not as it should be", text, "") for text in wrong],
