@@ -75,7 +75,13 @@ def shown(value: Value, unit: str) -> str:
     """
     if isinstance(value, float):
         extreme = value != 0 and not 1e-3 <= abs(value) < 1e6
-        text = f"{value:.1e}" if extreme else f"{value:.0f}" if abs(value) >= 20 or value == 0 else f"{value:.2g}"
+        text = (
+            f"{value:.1e}"
+            if extreme
+            else f"{value:.0f}"
+            if abs(value) >= 20 or value == 0
+            else f"{value:.{2 + (abs(value) >= 10)}g}"
+        )
     else:
         text = str(value)
     return f"{text} {unit}".rstrip()
