@@ -132,6 +132,16 @@ def test_taking_wakes_for_a_skip_and_for_a_link_that_is_down():
         assert network.now - before == pytest.approx(5.0)
 
 
+@given(st.floats(500.0, 1000.0))  # beyond 1024 a clock counts in steps twice as large
+def test_waiting_ends_at_its_moment_however_the_clock_is_rounded(before):
+    network = MemoryNetwork(PAIR, RUN, 1, settings=Settings(wait=600.0))
+    with network.endpoint(A), network.endpoint(B) as b:
+        network.pass_time(before)
+        network.crash(A)
+        assert b.take(A, 1, 0, 10_000.0) is None
+        assert network.now == pytest.approx(before + 600.0, abs=1e-9)
+
+
 def test_late_is_kept_apart_and_never_taken_twice():
     network = MemoryNetwork(PAIR, RUN, 1)
     with network.endpoint(A) as a, network.endpoint(B) as b:

@@ -238,7 +238,7 @@ class Endpoint:
             answers[want] = None
             return True
         answer = inbox.look(want.round, want.turn)
-        gone = not edge.up and now - edge.since >= self._board.settings.wait
+        gone = not edge.up and now >= edge.since + self._board.settings.wait  # the very moment that `_next_look` names
         if answer is None and not gone and (want.round, want.turn) >= inbox.floor:
             return False
         answers[want] = answer
