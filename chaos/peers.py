@@ -21,12 +21,13 @@ import torch
 from peerloom.config import comparison_from
 from peerloom.engines import build_net, iterate
 from peerloom.experiment import Experiment
-from peerloom.peers.federation import Federation
+from peerloom.peers.federation import found_on_this_machine
 from peerloom.peers.keep import Keep, Kept
 from peerloom.peers.row import spec_hash
 from peerloom.peers.start import run_folder
 from peerloom.peers.status import read_status
-from peerloom.transport import check_histories, read_history
+from peerloom.runs import RunFolder
+from peerloom.transport import Home, check_histories, read_history
 
 from .ends import until
 
@@ -72,10 +73,13 @@ def gradient_left(exp: Experiment, models: torch.Tensor) -> float:
 class Peers:
     """All rows of an experiment. Use it in a `with`: whatever happens, no process stays behind."""
 
-    def __init__(self, exp: Experiment, folder: Path, *options: str, history: bool = True) -> None:
-        self._federation = Federation(exp, folder / "run")
-        self.exp, self._options = self._federation.exp, [*options, *(["--history"] if history else [])]
-        self.homes = self._federation.homes
+    def __init__(
+        self, exp: Experiment, folder: Path, *options: str, history: bool = True, homes: list[Home] | None = None
+    ) -> None:
+        run = RunFolder.create(folder / "run", exp)
+        self.exp, self.file = run.experiment(), run.path / "config.toml"
+        self._options = [*options, *(["--history"] if history else [])]
+        self.homes = homes or found_on_this_machine(self.exp, run.path / "peers")
         self._running: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Peers:
@@ -93,7 +97,7 @@ class Peers:
     def start(self, row: int, failpoints: str = "") -> float:
         """Start a row's process, or start it again; when that was."""
         home = self.homes[row].folder
-        command = [sys.executable, "-m", "peerloom", "peer", "start", str(self._federation.folder.path / "config.toml")]
+        command = [sys.executable, "-m", "peerloom", "peer", "start", str(self.file)]
         command += ["--folder", str(home), "--log-json", *self._options]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PEERLOOM_FAILPOINTS": failpoints}
         with (home / "log.txt").open("ab") as log:
@@ -126,10 +130,12 @@ class Peers:
         """Wait for a row to end; its exit code."""
         return self._running[row].wait(seconds)
 
-    def finish(self, seconds: float) -> None:
-        """Wait until all have ended well."""
+    def finish(self, seconds: float, but: int | None = None) -> None:
+        """Wait until all, or all but one, have ended well."""
         end = time.monotonic() + seconds
         for row, process in self._running.items():
+            if row == but:
+                continue
             if code := process.wait(max(0.0, end - time.monotonic())):
                 raise RuntimeError(f"{self.homes[row].name} ended with exit code {code}: {self.log(row)[-1:]}")
 
@@ -180,10 +186,9 @@ class Peers:
 
     def different_numbers(self) -> int:
         """How many numbers of all models differ from those of a run that nobody disturbed."""
-        self._federation.collect()
         *_, last = iterate(self.exp, path="links")
-        with np.load(self._federation.folder.path / "state.npz") as file:
-            return int(torch.count_nonzero(torch.from_numpy(file["state/x"]) != last.state.x))
+        models = torch.cat([point.state.x for point in self.checkpoints()])
+        return int(torch.count_nonzero(models != last.state.x))
 
     def checkpoints(self) -> list[Kept]:
         """The newest of every row that has one."""

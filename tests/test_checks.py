@@ -9,8 +9,9 @@ import pytest
 from peerloom.recipes import RECIPES, Form, Found, Part, Reading, outcome
 from peerloom.recipes.checks import decide
 from peerloom.recipes.claims import across, ahead, best_point, close, grows, order, printed, steady, unmeasured
+from peerloom.recipes.page import to_html
 from peerloom.recipes.readings import middle, quartiles
-from peerloom.recipes.summary import to_html, to_markdown
+from peerloom.recipes.summary import to_markdown
 from peerloom.runs import Run
 
 END = Reading("mean_accuracy")
@@ -173,11 +174,14 @@ def test_a_recipes_verdict_follows_the_runs_and_reaches_the_page(best, expected)
         ]
         for point in recipe.points
     }
-    document = outcome("dspodfl", "fig3b", recipe, Form(), runs).to_dict() | {"command": "peerloom reproduce <b>"}
+    document = outcome("dspodfl", "fig3b", recipe, Form(), runs).to_dict() | {
+        "command": "peerloom reproduce <b>",
+        "folder": "runs",
+    }
     assert document["verdicts"][0]["answer"] == expected
-    page = to_markdown([document])
+    page = to_markdown([document], {})
     assert f"| {expected} |" in page
     assert "60.0 %" in page
-    html = to_html([document])
+    html = to_html([document], {})
     assert "&lt;b&gt;" in html
     assert f">{expected}</td>" in html

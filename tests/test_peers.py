@@ -316,7 +316,7 @@ def alone(row, identities):
     )  # fmt: skip
     roster = roster_for(graph, identities)
     post = HeardBy(roster, roster.members[row].id)
-    return exp, post, build_net(exp, np.array([row]), wire=FreeWire(post, row, Shape.of(exp, row, free=True)))
+    return exp, post, build_net(exp, np.array([row]), wire=FreeWire(post, row, Shape.of(exp, row, free=True), roster))
 
 
 def test_a_free_hub_averages_the_newest_of_every_worker(identities):

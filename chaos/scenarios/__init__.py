@@ -1,7 +1,7 @@
-"""The scenarios, by number. Number 14 is kept for changes of the roster while peers run."""
+"""The scenarios, by number."""
 
 from ..figures import Scenario
-from . import crowds, disks, floods, kills, liars, networks, strangers, tampering
+from . import crowds, disks, floods, kills, liars, networks, rosters, strangers, tampering
 
 __all__ = ["SCENARIOS"]
 
@@ -21,6 +21,7 @@ SCENARIOS = {
         Scenario(11, "SIGSTOP, then SIGCONT", kills.asleep),
         Scenario(12, "floods of half-open connections", floods.flooded),
         Scenario(13, "a full disk, then a spoilt checkpoint", disks.full_and_spoilt),
+        Scenario(14, "members join, leave and come back", rosters.changed),
         Scenario(15, "a neighbour that lies", liars.lies),
         Scenario(16, "another version of the program", strangers.other_versions),
     )

@@ -18,16 +18,13 @@ References: push-sum, Kempe, Dobra, Gehrke, FOCS 2003; count sketch, Charikar, C
 
 from __future__ import annotations
 
-import threading
-from types import TracebackType
-from typing import Self
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.draw import uniform
 from ..errors import PeerError
 from ..transport import Channel, Inflow, Outflow, Parcel, Post
+from .background import Background
 from .standing import Gauges
 
 __all__ = ["AGREEMENT", "Agreement", "Mean", "Sketch", "agreement_channel"]
@@ -95,31 +92,24 @@ class Mean:
         return None if weight < _TOO_LIGHT else self._value[:-1] / weight
 
 
-class Agreement:
+class Agreement(Background):
     """Exchanges values with the neighbours while a peer trains, and puts what it learns into the gauges."""
 
     def __init__(self, post: Post, gauges: Gauges, n: int, seed: int, client: bool) -> None:
         self._gauges, self._sketch = gauges, Sketch(n, seed)
         self._mean = Mean(post, self._sketch.length + 1, client)
         self._middle: Floats | None = None
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="agreement", daemon=True)
+        super().__init__("agreement", _EVERY)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        # When the last round is done, peers part; then nothing more may be on its way.
-        while not self._over.wait(_EVERY) and self._gauges.round < self._gauges.rounds:
-            try:
-                self.exchange()
-            except PeerError:
-                return  # the run was halted, and says so itself
+    def work(self) -> bool:
+        """Exchange, until the last round is done: then peers part, and nothing more may be on its way."""
+        if self._gauges.round >= self._gauges.rounds:
+            return False
+        try:
+            self.exchange()
+        except PeerError:
+            return False  # the run was halted, and says so itself
+        return True
 
     def exchange(self) -> None:
         """Once with every neighbour."""

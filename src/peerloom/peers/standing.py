@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import resource
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from torch import Tensor
 from ..core import Cargo, Delivery, Links, Wire
 from ..errors import PeerloomError
 from ..transport import LinkState, Post
+from .background import Background
 from .status import write_status
 
 __all__ = ["Gauges", "Herald", "TimedWire", "standing"]
@@ -141,30 +141,28 @@ def _link(post: Post, gauges: Gauges, link: LinkState) -> dict[str, Any]:
     }
 
 
-class Herald:
+class Herald(Background):
     """Writes down every second how a peer stands, also while it waits for others; its last word says how it ended."""
 
     def __init__(self, folder: Path, gauges: Gauges, look: Callable[[], dict[str, Any]]) -> None:
         self._folder, self._gauges, self._look = folder, gauges, look
-        self._over, self._trouble = threading.Event(), False
-        self._thread = threading.Thread(target=self._run, name="herald", daemon=True)
+        self._trouble = False
+        super().__init__("herald", _EVERY)
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+        self._write({})
+        return super().__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
+        super().__exit__(kind, error, trace)
         if error is not None and self._gauges.status == "running":
             self._gauges.status = "failed" if isinstance(error, PeerloomError | OSError) else "stopped"
         self._write({"error": str(error)} if self._gauges.status == "failed" else {})
 
-    def _run(self) -> None:
-        while True:
-            self._write({})
-            if self._over.wait(_EVERY):
-                return
+    def work(self) -> bool:
+        """Write once."""
+        self._write({})
+        return True
 
     def _write(self, more: dict[str, Any]) -> None:
         """A status that cannot be written (a full disk) stops nobody: whatever is wrong shows where it matters."""

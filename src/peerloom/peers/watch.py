@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from types import TracebackType
-from typing import Self
 
 from ..errors import PeerError
 from ..transport import Home, Post, Roster, RosterForkError
+from .background import Background
 from .shape import Shape
 
 __all__ = ["RosterWatch"]
@@ -15,7 +14,7 @@ __all__ = ["RosterWatch"]
 _EVERY = 0.2  # seconds between two looks
 
 
-class RosterWatch:
+class RosterWatch(Background):
     """What an operator puts into the folder reaches the links, what neighbours bring is kept in the folder.
 
     A rule that cannot go on without those who were taken away is stopped everywhere, not only beside them: otherwise the
@@ -25,21 +24,16 @@ class RosterWatch:
     def __init__(self, home: Home, post: Post, shape: Shape, began: Roster) -> None:
         self._home, self._post, self._shape, self._began = home, post, shape, began
         self._seen, self._kept = (0, 0), 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="roster-watch", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+        super().__init__("roster-watch", _EVERY)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
+        super().__exit__(kind, error, trace)
         self._look()  # what came last is kept too
 
-    def _run(self) -> None:
-        while not self._over.wait(_EVERY):
-            self._look()
+    def work(self) -> bool:
+        """Look once."""
+        self._look()
+        return True
 
     def _look(self) -> None:
         file = (self._home.folder / "roster.json").stat()
