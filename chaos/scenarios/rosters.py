@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 from peerloom.peers.row import spec_hash
@@ -19,7 +20,7 @@ _GONE = 2
 
 def changed(stage: Stage) -> list[Figure]:
     """Four train; a fifth joins, the third is removed and tries to come back; in the next run it takes part again."""
-    exp = experiment(rounds=400 if stage.quick else 2000, rule="DSpodFL")
+    exp = experiment(rounds=10**6, rule="DSpodFL")
     with Peers(exp, stage.folder / "first", "--dead", "3") as peers:
         stage.say("starting four peers")
         peers.start_all()
@@ -37,16 +38,19 @@ def changed(stage: Stage) -> list[Figure]:
         at = time.time()
         founder.trust(left)
         cut = max(peers.heard(row, "down", about=_GONE, since=at) for row in (1, 3)) - at
-        codes = [peers.code(_GONE, 30)]
-        peers.start(_GONE)
-        codes.append(peers.code(_GONE, 60))
         stage.say("a roster is signed twice")
         fork = joined.without_member(key, peers.homes[1].name)
         (peers.homes[3].folder / "roster.json").write_bytes(fork.to_bytes())
         refused = until(lambda: bool(_status(peers, 3)["refusals"].get("roster_fork")), 30.0)
-        kept = {_version(peers, row) for row in (0, 1, 3)} == {left.version}
-        stage.say("waiting for the end")
-        peers.finish(240, but=_GONE)
+        kept = until(lambda: {_version(peers, row) for row in (0, 1, 3)} == {left.version}, 5.0)
+        codes = [peers.code(_GONE, 30)]
+        peers.start(_GONE)
+        codes.append(peers.code(_GONE, 60))
+        stage.say("the others train on, then all are stopped")
+        time.sleep(2.0 if stage.quick else 20.0)
+        for row in (0, 1, 3):
+            peers.signal(row, signal.SIGTERM)
+        peers.finish(60, but=_GONE)
         complaints = len(peers.complaints())
     again = _again(stage, peers, left.without_member(key, guest.name))
     return [
