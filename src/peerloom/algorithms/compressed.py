@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import DIFFERENCES, ConfigError, CyclePlan, HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
+from ..core import DIFFERENCES, ConfigError, CyclePlan, HasRate, Needs, Net, Plan, Rate, check_rate, drift, rate_at
 
 __all__ = ["ANQNIDS", "BEER", "CHOCO", "DCD", "SQuARM"]
 
@@ -95,7 +95,7 @@ class CHOCO:
         """Step, send the difference, gossip on the copies."""
         x = torch.sub(s.x, net.grad(s.x), alpha=rate_at(self.lr, net.t))
         q = net.compress(x - s.copy)
-        lag = s.lag + net.mix(q) - q.value
+        lag = s.lag + net.mix(drift(q))
         return Choco(torch.add(x, lag, alpha=self.gamma), s.copy + q.value, lag)
 
 
@@ -159,9 +159,8 @@ class BEER:
         g = net.grad(x)
         v = torch.add(s.v, s.lag_gh, alpha=self.gamma).add_(g).sub_(s.g)
         q, p = net.compress(x - s.h), net.compress(v - s.gh)
-        mixed_q, mixed_p = net.mix(q, p)
-        lag_h, lag_gh = (s.lag_h + mixed_q).sub_(q.value), (s.lag_gh + mixed_p).sub_(p.value)
-        return Beer(x, v, g, s.h + q.value, lag_h, s.gh + p.value, lag_gh)
+        drift_h, drift_gh = net.mix(drift(q), drift(p))
+        return Beer(x, v, g, s.h + q.value, s.lag_h + drift_h, s.gh + p.value, s.lag_gh + drift_gh)
 
 
 @dataclass(frozen=True)
@@ -208,7 +207,7 @@ class SQuARM:
         x = torch.sub(s.x, torch.add(g, v, alpha=self.beta), alpha=eta)
         moved = (x - s.copy).square().sum(dim=1, keepdim=True)
         q = net.compress(x - s.copy, send=talks * (moved > self.c * net.t**self.growth * eta**2))
-        lag = s.lag + net.mix(q) - q.value
+        lag = s.lag + net.mix(drift(q))
         return Squarm(x + self.gamma * talks * lag, v, s.copy + q.value, lag)
 
 
@@ -246,7 +245,7 @@ class ANQNIDS:
         p = torch.sub(s.x, net.grad(s.x), alpha=self.lr)
         d = s.x + p - s.p
         q = net.compress(d - s.copy)
-        lag = s.lag + net.mix(q) - q.value
+        lag = s.lag + net.mix(drift(q))
         return AnqNids(torch.add(d, lag, alpha=0.5), p, s.copy + q.value, lag)
 
 

@@ -19,7 +19,7 @@ from .draw import Draws, uniform, words
 from .ledger import Ledger
 from .net import Net
 from .network import Links, Network
-from .offers import Offer, Packed, average, pull, push, share
+from .offers import Offer, Packed, average, drift, pull, push, share
 from .ports import (
     Activity,
     Cargo,
@@ -85,6 +85,7 @@ __all__ = [
     "check_message",
     "check_needs",
     "check_rate",
+    "drift",
     "nearest",
     "pull",
     "push",

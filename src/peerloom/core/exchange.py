@@ -95,13 +95,14 @@ class LinkMixer:
     ) -> Tensor:
         """scale_i total_i + own_i x_i for the rows that heard, or that gave; the others keep what they have."""
         x, n = law.value, law.value.shape[1]
+        others = x if law.keeps else torch.zeros_like(x)
         givers = gone if law.counts_sent else []
         overdue = [row for row in late if law.counts_sent or row.own is not None]
         got, givers = ([part for part in parts if len(part.ids)] for parts in (got, givers))
         ids = [b"".join(part.ids.tobytes() for part in parts) for parts in (got, givers)]
         ends = self._ends(links, law.weight, size, *ids, np.array([row.link for row in overdue], np.int64).tobytes())
         if not len(ends.touched):
-            return x
+            return others
         total, mass, sent = (_Sum(len(ends.touched), x) for _ in range(3))
         for part, (to, weight) in zip(got, ends.into, strict=True):
             values, mask = self._unpack(law, theirs[part.at], n, part)
@@ -118,7 +119,7 @@ class LinkMixer:
             sent.add(by, weight * given)
         scale, own = law.weigh(mass.value, sent.value)
         mixed: Tensor = scale * total.value + own * x[ends.touched]
-        return mixed if len(ends.touched) == len(x) else x.index_copy(0, ends.touched, mixed)
+        return mixed if len(ends.touched) == len(x) else others.index_copy(0, ends.touched, mixed)
 
     def _find_ends(
         self, links: Links, kind: Literal["a", "b", "one"], size: int, got: bytes, gone: bytes, late: bytes

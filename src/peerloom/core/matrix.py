@@ -46,7 +46,7 @@ class MatrixMixer:
     def __call__(self, offer: Offer, live: Bools) -> Tensor:
         """The offer, combined over the links that are live."""
         if not live.any():
-            return offer.value
+            return offer.value if offer.keeps else torch.zeros_like(offer.value)
         known = self._memo.get((offer.weigh, offer.weight))
         if known is None or not np.array_equal(known[0], live):
             known = self._memo[offer.weigh, offer.weight] = (live.copy(), self._matrix(offer, live))

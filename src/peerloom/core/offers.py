@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Offer", "Packed", "average", "pull", "push", "share"]
+__all__ = ["Offer", "Packed", "average", "drift", "pull", "push", "share"]
 
 
 @dataclass(frozen=True, eq=False)
 class Offer:
     """A tensor of rows, the weights it travels with, and the law by which it is combined.
 
-    `weigh` turns (mass, sent), arrays or tensors, into (scale, own). Where nothing fired it must answer own = 1: a row
-    that hears nothing keeps what it has.
+    `weigh` turns (mass, sent), arrays or tensors, into (scale, own). Where nothing fired it must answer own = 1, a row that
+    hears nothing keeps what it has; or 0 for offers that do not `keep`.
     """
 
     value: Tensor
@@ -33,6 +33,7 @@ class Offer:
     weigh: Callable[[Any, Any], tuple[Any, Any]]
     packed: Packed | None = None  # where the rows were packed before
     counts_sent: bool = True  # whether `weigh` looks at what was sent; where not, it is not worked out
+    keeps: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,11 @@ def pull(x: Tensor | Packed) -> Offer:
     return Offer(value, "a", _keep_what_was_not_received, packed, counts_sent=False)
 
 
+def drift(x: Packed) -> Offer:
+    """sum_j a_ij (x_j - x_i), which is (W - I) x: what `pull` would add to a row. Zero where nothing is received."""
+    return Offer(x.value, "a", _what_was_received_less_oneself, x, counts_sent=False, keeps=False)
+
+
 def push(y: Tensor) -> Offer:
     """y_i + sum_j (b_ij y_j - b_ji y_i): the sender's weights; columns sum to one, so mass is conserved."""
     return Offer(y, "b", _keep_what_was_not_sent)
@@ -69,6 +75,10 @@ def share(z: Tensor) -> Offer:
 
 def _keep_what_was_not_received(mass: Any, sent: Any) -> tuple[Any, Any]:
     return 1, 1 - mass
+
+
+def _what_was_received_less_oneself(mass: Any, sent: Any) -> tuple[Any, Any]:
+    return 1, -mass
 
 
 def _keep_what_was_not_sent(mass: Any, sent: Any) -> tuple[Any, Any]:

@@ -58,7 +58,7 @@ def spread(values: Tensor, at: Tensor, n: int) -> Tensor:
 
 def _exactly(k: int, chosen: Bools, keys: NDArray[Any], border: NDArray[Any], drop: Callable[[int, Ids, int], Ids]) -> Bools:
     """Without those that are equal to the border and too many; `drop` says which of them."""
-    excess = np.count_nonzero(chosen, axis=1) - k
+    excess = np.array([np.count_nonzero(row) for row in chosen]) - k  # along an axis it takes three times as long
     for row in np.flatnonzero(excess):
         tied = np.flatnonzero(keys[row] == border[row])
         chosen[row, drop(int(row), tied, int(excess[row]))] = False
