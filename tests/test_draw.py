@@ -157,31 +157,28 @@ def test_neighbours_in_a_sequence_are_unrelated(name):
     assert stats.chisquare(cells.ravel()).pvalue > 1e-4
 
 
-def philox_4x64(counter, key):
-    """Philox 4x64-10 in whole numbers, from the paper."""
-    c, k = list(counter), list(key)
-    for _ in range(10):
-        p0, p1 = 0xD2E7470EE14C6C93 * c[0], 0xCA5A826395121157 * c[2]
-        mask = 2**64 - 1
-        c = [(p1 >> 64) ^ c[1] ^ k[0], p1 & mask, (p0 >> 64) ^ c[3] ^ k[1], p0 & mask]
-        k = [(k[0] + 0x9E3779B97F4A7C15) & mask, (k[1] + 0xBB67AE8584CAA73B) & mask]
-    return c
+def dxsm(start, step, place, count):
+    """PCG64DXSM in whole numbers: `count` words from a place of the stream that a 128-bit start and an odd step choose.
 
-
-def test_the_wide_oracle_gives_the_published_answers():
-    """kat_vectors of the Random123 distribution, "philox4x64 10"."""
-    zero = "16554d9eca36314c db20fe9d672d0fdc d7e772cee186176b 7e68b68aec7ba23b"
-    assert philox_4x64([0] * 4, [0] * 2) == words(zero)
-    ones = "87b092c3013fe90b 438c3c67be8d0224 9cc7d7c69cd777b6 a09caebf594f0ba0"
-    assert philox_4x64([2**64 - 1] * 4, [2**64 - 1] * 2) == words(ones)
-    pi = words("243f6a8885a308d3 13198a2e03707344 a4093822299f31d0 082efa98ec4e6c89 452821e638d01377 be5466cf34e90c6c")
-    assert philox_4x64(pi[:4], pi[4:]) == words("a528f45403e61d95 38c72dbd566e9788 a5a1610e72fd18b5 57bd43b5e52b7fe6")
+    The generator is s <- a s + step; its words are s itself, mixed: double xorshift, multiply. After k steps s is
+    a^k s + step (a^k - 1) / (a - 1), all modulo 2^128.
+    """
+    a, mask, wide = 0xDA942042E4DD58B5, 2**64 - 1, 2**128
+    power = pow(a, place, (a - 1) * wide)
+    s, found = (power * start + step * ((power - 1) // (a - 1))) % wide, []
+    for _ in range(count):
+        high, low = s >> 64, (s & mask) | 1
+        high = ((high ^ (high >> 32)) * a) & mask
+        found.append(((high ^ (high >> 48)) * low) & mask)
+        s = (a * s + step) % wide
+    return found
 
 
 @given(seed=st.integers(0, 2**63), t=st.integers(0, 2**40), ids=st.lists(st.integers(0, 2**50), max_size=4))
-def test_bulk_words_are_philox_of_their_name(seed, t, ids):
+def test_bulk_words_are_places_of_one_stream(seed, t, ids):
+    ids = [*ids, *(id + 1 for id in ids[-1:]), 3, 4, 5]  # some follow each other
     found = bulk(seed, "demo", t, np.array(ids, np.int64), 9)
-    key = int.from_bytes(hashlib.blake2b(f"{seed}/demo".encode(), digest_size=16).digest(), "little")
+    digest = hashlib.blake2b(f"{seed}/demo/{t}/9".encode(), digest_size=32).digest()
+    start, step = int.from_bytes(digest[:16], "little"), int.from_bytes(digest[16:], "little") | 1
     for row, id in zip(found, ids, strict=True):
-        blocks = [philox_4x64([block, id, t, 0], [key % 2**64, key >> 64]) for block in (1, 2, 3)]
-        assert row.tolist() == [word for block in blocks for word in block][:9]
+        assert row.tolist() == dxsm(start, step, 9 * id, 9)

@@ -5,8 +5,9 @@ it had never stopped. The generator is Philox 4x32-10 (Salmon et al., "Parallel 
 SC 2011), a bijection of a 128-bit counter under a 64-bit key: the key comes from the seed and the stream's name,
 the counter holds the lane, the id and the round, each in words of its own, so that no two draws share a counter.
 
-Two forms of it are in use. A few numbers for each of many ids are made by array arithmetic over all ids at once. Thousands
-of words for each id, as messages need, come from NumPy's Philox 4x64-10, whose raw words are fixed by its algorithm.
+Messages need thousands of words for each id, which array arithmetic would make too slowly: these are places of one stream
+of NumPy's PCG64DXSM, an algorithm that is fixed and can be entered anywhere. Seed, stream, round and count choose the
+stream, the id the place, so that ids in a row are drawn in one go.
 """
 
 from __future__ import annotations
@@ -56,19 +57,23 @@ def _key(seed: int, stream: str) -> tuple[int, int]:
 
 
 def words(seed: int, stream: str, t: int, ids: Ids, count: int) -> Words:
-    """`count` random 64-bit words for each id, of shape [ids, count], for round t.
+    """`count` random 64-bit words for each id, of shape [ids, count], for round t: those from id * count on.
 
     >>> words(seed=1, stream="demo", t=0, ids=np.array([7]), count=2).tolist()
-    [[11956083951661207611, 12498289095156679101]]
+    [[14606763122232440036, 3239516297550810711]]
     """
-    digest = hashlib.blake2b(f"{seed}/{stream}".encode(), digest_size=16).digest()
-    generator = np.random.Philox(key=int.from_bytes(digest, "little"))
-    state: Any = generator.state
-    drawn = np.empty((len(ids), count), np.uint64)
-    for row, id in zip(drawn, ids, strict=True):
-        state["state"]["counter"][:] = 0, id, t, 0  # the first word counts the blocks of four
-        generator.state = state
-        row[:] = generator.random_raw(count)
+    digest = hashlib.blake2b(f"{seed}/{stream}/{t}/{count}".encode(), digest_size=32).digest()
+    start, step = (int.from_bytes(half, "little") for half in (digest[:16], digest[16:]))
+    generator = np.random.PCG64DXSM(0)
+    state: Any = {"bit_generator": "PCG64DXSM", "state": {"state": start, "inc": step | 1}, "has_uint32": 0, "uinteger": 0}
+    generator.state = state
+    drawn, place = np.empty((len(ids), count), np.uint64), 0
+    ends = [*(np.flatnonzero(np.diff(ids) != 1) + 1).tolist(), len(ids)] if len(ids) else []
+    first = 0
+    for end in ends:
+        generator.advance(int(ids[first]) * count - place)
+        drawn[first:end] = generator.random_raw((end - first) * count).reshape(-1, count)
+        place, first = (int(ids[end - 1]) + 1) * count, end
     return drawn
 
 
