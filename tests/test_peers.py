@@ -381,7 +381,7 @@ def test_a_checkpoint_that_was_cut_is_passed_over(tmp_path):
     keep = Keep(tmp_path, "spec")
     for t in (3, 4, 5):
         keep.save(t, last.state, last.ledger, {})
-    files = sorted(tmp_path.glob("checkpoint-*.npz"))
+    files = sorted(tmp_path.glob("checkpoint-*.bin"))
     newest = max(files, key=lambda path: path.stat().st_mtime_ns)
     newest.write_bytes(newest.read_bytes()[:-7])
     assert keep.load(exp.graph, type(last.state)).t == 4

@@ -261,7 +261,7 @@ def test_rules_that_count_on_everyone_stop_and_say_what_to_do(name, deadline, id
     told = {row for row, end in enumerate(ends) if word in str(end)}
     assert told
     assert told <= neighbours(exp, 3) | {row for row in range(7) if 3 in neighbours(exp, row)}
-    assert all(list((tmp_path / str(row)).glob("checkpoint-*.npz")) for row in range(7)), "what they have is kept"
+    assert all(list((tmp_path / str(row)).glob("checkpoint-*.bin")) for row in range(7)), "what they have is kept"
 
 
 @pytest.mark.parametrize("name", ["EXTRA", "DSpodFL"])
@@ -277,7 +277,7 @@ def test_a_peer_that_went_back_too_far_stops_or_catches_up(name, identities, tmp
 
     def lose(post, t):
         if post.me == ids[2] and post.incarnation == 1 and t == 125:
-            max((tmp_path / "2").glob("checkpoint-*.npz"), key=lambda path: path.stat().st_mtime_ns).unlink()
+            max((tmp_path / "2").glob("checkpoint-*.bin"), key=lambda path: path.stat().st_mtime_ns).unlink()
             network.at(network.now, lambda: network._kill(ids[2], 0.5))
 
     def program(row):

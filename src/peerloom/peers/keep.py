@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
 import torch
 import xxhash
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ class Keep:
     """The folder of one peer's run.
 
     began.json                           the roster with which the run began; its members are the rows
-    checkpoint-0.npz, checkpoint-1.npz   written in turn, each with its own hash: one of them can always be read
+    checkpoint-0.bin, checkpoint-1.bin   written in turn, each with its own hash: one of them can always be read
     metrics.jsonl                        one line per evaluation
     judged/ROUND.npz                     the model that was judged, and the account then
     measured.json                        seconds per gradient and message, where resources are measured (see `measuring`)
@@ -70,9 +71,9 @@ class Keep:
         arrays: dict[str, NDArray[Any]] = {f"state/{name}": value.cpu().numpy() for name, value in state._asdict().items()}
         arrays |= {f"ledger/{name}": value for name, value in ledger.arrays().items()}
         arrays |= {f"wire/{name}": value for name, value in memory.items()}
-        buffer = io.BytesIO()
-        np.savez(buffer, t=np.array(t), spec=np.array(self._spec), allow_pickle=False, **arrays)
-        body = buffer.getbuffer()  # what neighbours may need makes it large: it is copied nowhere
+        arrays |= {"t": np.array([t]), "spec": np.frombuffer(self._spec.encode(), np.uint8)}
+        # Half of a checkpoint is what neighbours may need: a format without sums of its own, which would cost as much again.
+        body = safetensors.numpy.save({name: np.ascontiguousarray(value) for name, value in arrays.items()})
         if self._older is None:
             self._older = min(self._paths(), key=lambda path: kept[0] if (kept := self._read(path)) else -1)
         write_whole(self._older, _digest(body), body)
@@ -86,12 +87,12 @@ class Keep:
                 raise DataError(f"No checkpoint in {self.folder} can be read. Delete the folder; the peer must join anew.")
             return None
         t, arrays = max(found, key=lambda kept: kept[0])
-        if str(arrays["spec"]) != self._spec:
+        if bytes(arrays["spec"]).decode() != self._spec:
             raise DataError(f"{self.folder} holds another experiment than the one to run. Give another folder.")
         ledger = Ledger(network)
         for name, values in ledger.arrays().items():
             values[...] = arrays[f"ledger/{name}"]
-        state = state_type(*(torch.from_numpy(arrays[f"state/{name}"]) for name in state_type._fields))
+        state = state_type(*(torch.from_numpy(np.array(arrays[f"state/{name}"])) for name in state_type._fields))
         memory = {name.removeprefix("wire/"): value for name, value in arrays.items() if name.startswith("wire/")}
         return Kept(t, state, ledger, memory)
 
@@ -104,7 +105,7 @@ class Keep:
         return t, arrays["state/x"][0]
 
     def _paths(self) -> list[Path]:
-        return [self.folder / f"checkpoint-{k}.npz" for k in (0, 1)]
+        return [self.folder / f"checkpoint-{k}.bin" for k in (0, 1)]
 
     def _read(self, path: Path) -> tuple[int, dict[str, NDArray[Any]]] | None:
         """A checkpoint whose hash is right; one that was cut or changed counts as missing."""
@@ -114,8 +115,8 @@ class Keep:
         length = len(_digest(b""))
         if _digest(data[length:]) != data[:length]:
             return None
-        with np.load(io.BytesIO(data[length:]), allow_pickle=False) as file:
-            return int(file["t"]), {name: file[name] for name in file.files}
+        arrays = safetensors.numpy.load(bytes(data[length:]))
+        return int(arrays["t"][0]), arrays
 
     def journal(self) -> Journal:
         """What was decided when something was not there in time."""

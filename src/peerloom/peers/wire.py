@@ -67,9 +67,9 @@ class PostWire:
 
     def memory(self, t: int) -> Callable[[], Memory]:
         """What a checkpoint after round t must hold of the wire; put together only when one is written."""
-        sent = [(entry[:3], entry.body) for entry in self._log.until(t)]
         own = [((row, *tag), body) for (row, tag), body in self._own.items()]
-        return lambda: _stacked("sent", sent) | _stacked("own", own)
+        # What was sent up to round t stays in the log for many rounds more: no need to list it in every one.
+        return lambda: _stacked("sent", [(e[:3], e.body) for e in self._log.until(t)]) | _stacked("own", own)
 
     def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
         """One parcel to each receiver, one from each sender."""
