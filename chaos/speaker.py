@@ -16,9 +16,12 @@ from peerloom.transport.tls import ALPN, client_context
 
 from .ends import FLOATS, RUN, identity
 
-__all__ = ["GOOD", "Speaker", "open_context", "stranger"]
+__all__ = ["FIRST", "GOOD", "Speaker", "open_context", "stranger"]
 
 GOOD = np.ones(FLOATS, np.float32).tobytes()
+FIRST = {  # the header of a first parcel
+    "channel": 0, "round": 1, "turn": 0, "dtype": "float32", "keep": "newest", "epoch": 0, "incarnation": 5, "seq": 1,
+}  # fmt: skip
 
 
 class Speaker:

@@ -4,6 +4,7 @@ import io
 import json
 
 import pytest
+import torch
 from rich.console import Console
 
 from peerloom import bench
@@ -49,4 +50,6 @@ def test_a_link_is_measured_beside_a_bare_socket():
 
 
 def test_a_step_and_a_checkpoint_of_a_row_are_measured():
+    threads = torch.get_num_threads()
     assert all(spent > 0 for spent in parts_of_a_round().values())
+    assert torch.get_num_threads() == threads, "what is measured next has as many as before"

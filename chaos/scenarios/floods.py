@@ -19,7 +19,7 @@ from peerloom.transport.frames import Kind, encode
 
 from ..ends import QUICK, RUN, endpoint, federation, free_ports, identity, outgoing, parcel, until
 from ..figures import Figure, Stage, at_least, at_most, exactly, told
-from ..speaker import Speaker, open_context
+from ..speaker import FIRST, Speaker, open_context
 
 __all__ = ["flooded"]
 
@@ -104,17 +104,7 @@ def _client_hello() -> bytes:
 
 def _lie(roster: Roster, port: int) -> None:
     """A member says that more bytes follow than any memory has."""
-    header = {
-        "channel": 0,
-        "round": 1,
-        "turn": 0,
-        "dtype": "float32",
-        "keep": "newest",
-        "epoch": 0,
-        "incarnation": 5,
-        "seq": 1,
-    }
-    frame = encode(Kind.DATA, header)
+    frame = encode(Kind.DATA, FIRST)
     for length in (2**62, 2**63, 2**64 - 1):
         with Speaker(3, roster, port) as liar:
             liar.greet()

@@ -16,7 +16,7 @@ from peerloom.transport.frames import FrameError, Kind, decode, encode
 from ..ends import QUICK, RUN, endpoint, federation, free_ports, identity, incoming, outgoing, parcel, through, until
 from ..figures import Figure, Stage, at_least, at_most, exactly, told
 from ..middle import Middle
-from ..speaker import GOOD, Speaker
+from ..speaker import FIRST, GOOD, Speaker
 
 __all__ = ["flipped_and_cut", "fuzzed", "replayed_and_copied"]
 
@@ -72,18 +72,8 @@ def fuzzed(stage: Stage) -> list[Figure]:
     """Frames with bytes changed, cut and inserted: to the decoder, and over TLS from a member to a running peer."""
     count, live = 10_000, 50 if stage.quick else 400
     draws = random.Random(5)
-    header = {
-        "channel": 0,
-        "round": 1,
-        "turn": 0,
-        "dtype": "float32",
-        "keep": "newest",
-        "epoch": 0,
-        "incarnation": 5,
-        "seq": 1,
-    }
     originals = [
-        encode(Kind.DATA, header, GOOD[:400]) + GOOD[:400],
+        encode(Kind.DATA, FIRST, GOOD[:400]) + GOOD[:400],
         encode(Kind.PING, {"stamp": 7}),
         encode(Kind.SKIP, {"round": 3, "epoch": 0, "incarnation": 5, "seq": 7}),
         encode(Kind.ROSTER, {"want": True}),
