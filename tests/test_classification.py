@@ -11,7 +11,8 @@ from torch.nn import functional as F  # noqa: N812
 from peerloom import graphs
 from peerloom.core import ConfigError, Draws, Placement
 from peerloom.engines import build_net
-from peerloom.problems import IID, L1, MLP, BySize, Classification, Dataset, Labels, blobs, linear_regression
+from peerloom.problems import IID, L1, MLP, BySize, Classification, Dataset, Labels, Linear, blobs, linear_regression
+from peerloom.problems.classification import LocalClassification
 
 CLIENTS = 4
 BLOBS = blobs(samples=200, features=5, classes=3)
@@ -98,6 +99,18 @@ def test_strategies_see_the_same_batches():
     found = [bound(problem).grad(x, ALL, 3) for problem in problems]
     for other in found[1:]:
         torch.testing.assert_close(found[0], other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("model", ["softmax", "svm", "logistic", "least_squares", Linear("cross_entropy", bias=False)])
+def test_large_batches_give_the_same_gradients_one_by_one(model, monkeypatch):
+    problem = Classification(model, DATA.get(str(model), BLOBS), BySize((1, 2, 3, 4)), batch=40, l2=0.1)
+    x, together = models(problem), bound(problem)
+    monkeypatch.setattr(LocalClassification, "_LARGE", 0)
+    one_by_one = bound(problem)
+    assert together._one_by_one is None
+    assert one_by_one._one_by_one is not None
+    for on in (ALL, np.array([0, 3])):
+        torch.testing.assert_close(one_by_one.grad(x, on, 5), together.grad(x, on, 5), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize(

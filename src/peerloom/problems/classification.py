@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..core import ConfigError, Draws, Evaluation, Placement, nearest, uniform
 from .data import Dataset, digits
-from .gradients import STRATEGIES, BatchNorm, Seeds, choose, parameter_count
+from .gradients import STRATEGIES, BatchNorm, ClosedForm, Seeds, choose, parameter_count
 from .losses import LOSSES
 from .models import MODELS, Model
 from .partitions import IID, Partition
@@ -149,6 +149,7 @@ class Classification:
 class LocalClassification:
     """The samples of the rows that live here; the data themselves are held once, whatever the number of rows."""
 
+    _LARGE = 1 << 18  # bytes of a batch from which on rows go one by one (two cores)
     _CALIBRATION_SIZE = 256  # samples of each client that batch norm takes its statistics from at evaluation
 
     def __init__(self, problem: Classification, place: Placement, draws: Draws) -> None:
@@ -173,26 +174,30 @@ class LocalClassification:
         self.strategy = choose(problem.strategy, module, self._loss, self._inputs[:1], batch)
         self._gradients = STRATEGIES[self.strategy](module, self._loss)
         self._h = problem.h or Zero()
+        large = self._batch is None or self._batch * self._inputs[:1].nbytes >= self._LARGE
+        self._one_by_one: ClosedForm | None = None
+        if large and isinstance(self._gradients, ClosedForm) and self._gradients.one_layer:
+            self._one_by_one = self._gradients
+        self._blocks: dict[int, tuple[Tensor, Tensor]] = {}
 
     def grad(self, x: Tensor, on: Ids, t: int, batch: int = 0) -> Tensor:
         """The mean gradient over each row's batch of round t."""
         of = f"/{batch}" if batch else ""
         mine = x if len(on) == len(x) else x[torch.from_numpy(on).to(x.device)]
 
-        def seeds(only: int | None = None) -> list[int]:
-            every = [int(u * 2**53) for u in self._draws(f"module{of}", t, self._place.rows)[on, 0]]
-            return every if only is None else [every[only]]
+        def seeds(only: slice = slice(None)) -> list[int]:
+            return [int(u * 2**53) for u in self._draws(f"module{of}", t, self._place.rows)[on[only], 0]]
 
-        if self._batch is not None:
-            some = slice(None) if len(on) == len(x) else on  # a slice copies nothing
-            u = self._draws(f"batch{of}", t, self._place.rows, self._batch)[some]
-            picks = self._flat[self._offsets[some, None] + (u * self._sizes[some, None]).astype(np.int64)]
-            g = self._of(mine, picks, seeds)
+        if self._one_by_one is not None:
+            batches = self._whole(on) if self._batch is None else self._drawn(self._picks(on, t, of, self._batch))
+            g = self._one_by_one.one_by_one(mine, batches)
+        elif self._batch is not None:
+            g = self._of(mine, self._picks(on, t, of, self._batch), seeds)
         elif len(set(self._sizes[on])) == 1:
-            g = self._of(mine, np.stack([self.parts[k] for k in on]), seeds)
+            g = self._of(mine, np.stack([self.parts[i] for i in on]), seeds)
         else:  # all samples, of clients that hold different numbers of them
-            single = [self._of(mine[k : k + 1], self.parts[i][None], partial(seeds, k)) for k, i in enumerate(on)]
-            g = torch.cat(single)
+            each = [slice(k, k + 1) for k in range(len(on))]
+            g = torch.cat([self._of(mine[k], self.parts[on[k][0]][None], partial(seeds, k)) for k in each])
         return g.add_(mine, alpha=self._problem.l2) if self._problem.l2 else g
 
     def prox(self, z: Tensor, step: float) -> Tensor:
@@ -234,7 +239,31 @@ class LocalClassification:
         some = [part[: self._CALIBRATION_SIZE] for part in self.parts if len(part) > 1]
         return [self._inputs[torch.from_numpy(part)] for part in some]
 
+    def _picks(self, on: Ids, t: int, of: str, batch: int) -> Ids:
+        """The numbers of the samples in the batches of rows `on`, [k, batch]."""
+        some = slice(None) if len(on) == len(self.parts) else on  # a slice copies nothing
+        u = self._draws(f"batch{of}", t, self._place.rows, batch)[some]
+        picks: Ids = self._flat[self._offsets[some, None] + (u * self._sizes[some, None]).astype(np.int64)]
+        return picks
+
+    def _whole(self, on: Ids) -> Iterator[tuple[Tensor, Tensor]]:
+        """All samples of each row, in blocks that are made once."""
+        for i in on:
+            if i not in self._blocks:
+                places = torch.from_numpy(self.parts[i]).to(self._inputs.device)
+                self._blocks[i] = self._inputs[places].flatten(1), self._labels[places]
+            yield self._blocks[i]
+
+    def _drawn(self, picks: Ids) -> Iterator[tuple[Tensor, Tensor]]:
+        """These samples, row after row, each row's in the memory of the one before."""
+        places = torch.from_numpy(picks).to(self._inputs.device)
+        labels, inputs = self._labels[places], self._inputs.flatten(1)
+        held = inputs.new_empty(picks.shape[1], inputs.shape[1])
+        for k, chosen in enumerate(places):
+            yield torch.index_select(inputs, 0, chosen, out=held), labels[k]
+
     def _of(self, x: Tensor, picks: Ids, seeds: Seeds) -> Tensor:
+        """Gradients on these samples, of all rows at once."""
         flat = torch.from_numpy(picks.reshape(-1)).to(x.device)
         inputs = self._inputs.index_select(0, flat).view(*picks.shape, *self._inputs.shape[1:])
         return self._gradients.gradients(x, inputs, self._labels.index_select(0, flat).view(picks.shape), seeds)

