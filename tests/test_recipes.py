@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -12,8 +13,10 @@ from peerloom.config import comparison_from
 from peerloom.core import ConfigError, DataError
 from peerloom.problems import Classification
 from peerloom.recipes import ALIASES, RECIPES, Form, Found, outcome
+from peerloom.recipes.checks import Check, Part
 from peerloom.recipes.estimate import estimate
 from peerloom.recipes.pictures import pictures
+from peerloom.recipes.reasons import REASONS
 from peerloom.reports.sheet import NARROW, draw
 from peerloom.runs import RunFolder, folder_name, simulate
 
@@ -207,6 +210,8 @@ def test_figures_are_listed_and_misspellings_named(capsys):
     for paper, figure, hint in (("dspodlf", "fig2a", "dspodfl"), ("dspodfl", "fig2z", "fig2")):
         with pytest.raises(ConfigError, match=f"Did you mean '{hint}"):
             reproduce_command(paper, figure, Form(tiny=True), 1, None, [], False)
+    with pytest.raises(ConfigError, match="comes in parts: fig1ab, fig1cd"):
+        reproduce_command("mll-sgd", "fig1", Form(tiny=True), 1, None, [], False)
 
 
 def test_the_command_reproduces_goes_on_and_sums_up(tmp_path, capsys):
@@ -232,7 +237,7 @@ def test_the_command_reproduces_goes_on_and_sums_up(tmp_path, capsys):
         assert "peerloom reproduce dspodfl fig3d --tiny" in text
     (picture,) = (tmp_path / "pictures").iterdir()
     assert f"](pictures/{picture.name})" in (tmp_path / "page.md").read_text()
-    assert picture.name == "dspodfl-fig3d-accuracy-at-the-end.svg"
+    assert picture.name == "dspodfl-fig3d-tiny-accuracy-at-the-end.svg"
     assert picture.read_text() in (tmp_path / "page.html").read_text()
     assert picture.read_text() in (out / "outcome.html").read_text()  # drawn anew from the runs, to the same bytes
     with pytest.raises(DataError, match=r"no outcome\.json"):
@@ -282,8 +287,8 @@ def test_an_estimate_counts_the_rounds_and_evaluations_of_a_real_run():
         assert each.seconds > 0
 
 
-def test_the_command_says_how_long_a_figure_would_take(capsys):
-    estimate_command("dspodfl", "fig2b", Form(tiny=True), True)
+def test_the_command_says_how_long_a_figure_would_take(capsys, tmp_path):
+    estimate_command("dspodfl", "fig2b", Form(tiny=True), tmp_path, True)
     document = json.loads(capsys.readouterr().out)
     assert document["seconds"] == pytest.approx(
         sum(
@@ -291,3 +296,32 @@ def test_the_command_says_how_long_a_figure_would_take(capsys):
             for part in document["parts"]
         )
     )
+    reproduce_command("dspodfl", "fig2b", Form(tiny=True), 1, tmp_path / "out", [], True)
+    summary_command([tmp_path], None, True)
+    for page in ("reproduction.md", "reproduction.html"):
+        text = (tmp_path / page).read_text()
+        assert "How long others take" in text
+        assert f"{document['seconds'] / 3600:,.1f}" in text
+
+
+def test_both_forms_of_a_figure_have_their_place_on_the_page(tmp_path, capsys):
+    for compat in (False, True):
+        reproduce_command("dspodfl", "fig2b", Form(tiny=True, compat=compat), 1, tmp_path / str(compat), [], True)
+    summary_command([tmp_path], None, True)
+    capsys.readouterr()
+    text = (tmp_path / "reproduction.md").read_text()
+    assert "## dspodfl fig2b: " in text
+    assert "## dspodfl fig2b, with what the authors' code did: " in text
+    names = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert {name.replace("compat-", "") for name in names if "compat" in name} == {n for n in names if "compat" not in n}
+
+
+@pytest.mark.parametrize("bound", [-1.0, 2.0])
+def test_reasons_are_given_where_a_claim_fails_and_nowhere_else(bound, tmp_path):
+    recipe = RECIPES["dspodfl"]["fig2b"]
+    runs = carried_out(recipe, Form(tiny=True), tmp_path)
+    claim = Check("claim", "", "", lambda found: [Part("", (0.5, 0.6), "above", bound)])
+    (reason, *_) = REASONS["dspodfl", "fig4b"]
+    found = outcome("dspodfl", "fig4b", replace(recipe, checks=(claim,)), Form(), runs)
+    assert (f"Why claims fail: {reason}" in found.said) == (bound > 1)
+    assert all(figure in RECIPES[paper] for paper, figure in REASONS)

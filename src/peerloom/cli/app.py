@@ -181,7 +181,10 @@ def reproduce(
     ] = False,
     jobs: Jobs = 1,
     out_dir: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where to keep the runs; by default runs/PAPER-FIGURE.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Where to keep the runs, by default runs/PAPER-FIGURE; or what --estimate finds."
+        ),
     ] = None,
     summary: Annotated[
         list[Path] | None,
@@ -203,7 +206,7 @@ def reproduce(
         return list_command(paper, as_json)
     form = Form(tiny=tiny, fit=fit, compat=compat, seeds=seeds, points=point, settings=set_ or ())
     if estimate:
-        return estimate_command(paper, figure, form, as_json)
+        return estimate_command(paper, figure, form, out_dir, as_json)
     return reproduce_command(paper, figure, form, jobs, out_dir, [*(formats or [])], as_json)
 
 

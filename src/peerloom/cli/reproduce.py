@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +21,7 @@ from ..recipes.estimate import estimate
 from ..recipes.page import to_html
 from ..recipes.pictures import pictures
 from ..recipes.recorded import place_of, recorded
-from ..recipes.summary import FILE, find_outcomes, numbers_table, to_markdown
+from ..recipes.summary import ESTIMATE, FILE, find_estimates, find_outcomes, numbers_table, to_markdown
 from ..reports.export import PICTURES, export
 from ..reports.picture import Picture
 from ..reports.wording import span
@@ -79,8 +80,11 @@ def reproduce_command(
         raise failures[0]
 
 
-def estimate_command(paper: str, figure: str, form: Form, as_json: bool) -> None:
-    """How long a figure would take on this machine, without running it. One thread, as a run of small models has it."""
+def estimate_command(paper: str, figure: str, form: Form, out: Path | None, as_json: bool) -> None:
+    """How long a figure would take on this machine, without running it; `out` keeps it for a summary.
+
+    One thread, as a run of small models has it.
+    """
     recipe, figure = _find(paper, figure)
     torch.set_num_threads(1)
     with err.status("timing") as status:
@@ -92,7 +96,16 @@ def estimate_command(paper: str, figure: str, form: Form, as_json: bool) -> None
             each.point, each.name, str(each.runs), str(each.rounds), span(each.round_seconds), str(each.evaluations),
             span(each.seconds),
         )  # fmt: skip
-    document = {"paper": paper, "figure": figure, "seconds": total, "parts": [asdict(each) for each in found]}
+    document = {
+        "paper": paper,
+        "figure": figure,
+        "command": _command(paper, figure, form),
+        "seconds": total,
+        "parts": [asdict(each) for each in found],
+    }
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / ESTIMATE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     line = f"One run after another on one core: {span(total)}. --jobs N runs N of them at a time."
     show(document, Group(table, Text(line)), as_json)
 
@@ -106,11 +119,12 @@ def summary_command(places: list[Path], output: Path | None, as_json: bool) -> N
     files: dict[str, list[tuple[str, Picture]]] = {}
     for one in found:
         drawn[one["folder"]] = _drawn(one)
-        paths = export(drawn[one["folder"]], page.parent / PICTURES, ["svg"], f"{one['paper']}-{one['figure']}-")
+        paths = export(drawn[one["folder"]], page.parent / PICTURES, ["svg"], _prefix(one))
         addresses = [f"{PICTURES}/{path.name}" for path in paths]
         files[one["folder"]] = list(zip(addresses, drawn[one["folder"]], strict=True))
-    page.with_suffix(".md").write_text(to_markdown(found, files), encoding="utf-8")
-    page.with_suffix(".html").write_text(to_html(found, drawn), encoding="utf-8")
+    estimates = find_estimates(places)
+    page.with_suffix(".md").write_text(to_markdown(found, files, estimates), encoding="utf-8")
+    page.with_suffix(".html").write_text(to_html(found, drawn, estimates), encoding="utf-8")
     verdicts = [
         {"paper": one["paper"], "figure": one["figure"], "form": one["form"]} | verdict
         for one in found
@@ -136,6 +150,8 @@ def _find(paper: str, figure: str) -> tuple[Recipe, str]:
     figures = _paper(paper)
     figure = ALIASES.get(paper, {}).get(figure, figure)
     if figure not in figures:
+        if parts := [name for name in figures if re.fullmatch(rf"{re.escape(figure)}[a-z]+", name)]:
+            raise ConfigError(f"Figure '{figure}' of {paper} comes in parts: {', '.join(parts)}. Name one of them.")
         raise ConfigError(f"There is no figure '{figure}' of {paper}. {nearest(figure, figures)}")
     return figures[figure], figure
 
@@ -145,6 +161,12 @@ def _drawn(one: dict[str, Any]) -> list[Picture]:
     recipe = RECIPES.get(one["paper"], {}).get(one["figure"])
     runs = recorded(Path(one["folder"]), recipe) if recipe is not None else {}
     return pictures(recipe, runs) if recipe is not None and runs else []
+
+
+def _prefix(one: dict[str, Any]) -> str:
+    """Of the files of its pictures: two forms of a figure may be on one page."""
+    form = "" if one["form"] == "paper" else f"{one['form']}-"
+    return f"{one['paper']}-{one['figure']}-{form}{'compat-' if one.get('compat') else ''}"
 
 
 def _command(paper: str, figure: str, form: Form) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from ..runs import Run
 from .checks import Verdict
 from .readings import Found, middle, quartiles
+from .reasons import REASONS
 from .recipe import Form, Recipe
 
 __all__ = ["Number", "Outcome", "outcome"]
@@ -39,6 +40,7 @@ class Outcome:
     figure: str
     title: str
     form: str
+    compat: bool
     varied: str
     points: tuple[int, int]  # how many were run, of how many there are
     said: tuple[str, ...]
@@ -70,19 +72,23 @@ def outcome(paper: str, figure: str, recipe: Recipe, form: Form, runs: Mapping[s
             numbers.append(
                 Number(point, label, reading.words, reading.share, middle(values), low, high, len(values), printed)
             )
+    verdicts = tuple(check(found, judge=not form.tiny) for check in recipe.checks)
+    failed = any(verdict.answer == "does not hold" for verdict in verdicts)
+    reasons = REASONS.get((paper, figure), ()) if failed and not form.compat else ()
     return Outcome(
         paper,
         figure,
         recipe.title,
         "tiny" if form.tiny else "fit" if form.fit else "paper",
+        form.compat,
         recipe.varied,
         (len(found.points), len(recipe.points)),
-        tuple(recipe.said(form)),
+        (*recipe.said(form), *(f"Why claims fail: {reason}" for reason in reasons)),
         found.seeds,
         sum(run.info.get("status") == "diverged" for run in every),
         sum(float(run.metrics["seconds"][-1]) for run in every if run.metrics.height),
         tuple(numbers),
-        tuple(check(found, judge=not form.tiny) for check in recipe.checks),
+        verdicts,
     )
 
 

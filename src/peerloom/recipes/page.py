@@ -8,7 +8,7 @@ from typing import Any
 
 from ..reports.picture import Picture
 from ..reports.sheet import NARROW, draw
-from .summary import READ, VERDICTS, counted, numbers_table, ran, verdict_rows
+from .summary import ESTIMATED, READ, TIMED, TIMES, VERDICTS, counted, numbers_table, ran, time_rows, title, verdict_rows
 
 __all__ = ["page", "shown", "tabled", "to_html"]
 
@@ -31,13 +31,17 @@ code{background:#232833}figure{background:#1a1e23}figcaption{color:#a7b1bb}.hold
 _MARKS = {"holds": "holds", "does not hold": "fails", "not decided here": "open"}
 
 
-def to_html(found: Sequence[dict[str, Any]], pictures: Mapping[str, Sequence[Picture]]) -> str:
+def to_html(
+    found: Sequence[dict[str, Any]],
+    pictures: Mapping[str, Sequence[Picture]],
+    estimates: Sequence[dict[str, Any]] = (),
+) -> str:
     """One page of these outcomes; `pictures` are by folder. An outcome by itself has its own title."""
     whole = len(found) > 1
     parts = [f"<p>{escape(counted(found))}</p><p>{escape(READ)}</p>", tabled(VERDICTS, verdict_rows(found), "verdicts")]
     parts = parts if whole else []
     for one in found:
-        parts += [f"<h2>{escape(_title(one))}</h2>"] if whole else []
+        parts += [f"<h2>{escape(title(one))}</h2>"] if whole else []
         parts.append(f"<p><code>{escape(one['command'])}</code></p>")
         parts += [f"<p>{escape(said)}</p>" for said in [*one["said"], ran(one)]]
         if not whole:
@@ -45,16 +49,18 @@ def to_html(found: Sequence[dict[str, Any]], pictures: Mapping[str, Sequence[Pic
         parts += [shown(picture) for picture in pictures.get(one["folder"], ())]
         heads, rows = numbers_table(one, apart="\n")
         parts.append(tabled(heads, rows, "numbers") if rows else "")
-    return page("Reproduction" if whole else _title(found[0]), parts)
+    if estimates:
+        parts += [f"<h2>{ESTIMATED}</h2><p>{TIMED}</p>", tabled(TIMES, time_rows(estimates))]
+    return page("Reproduction" if whole else title(found[0]), parts)
 
 
-def page(title: str, parts: Iterable[str]) -> str:
+def page(heading: str, parts: Iterable[str]) -> str:
     """The frame of a page."""
     body = "\n".join(parts)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n"
-        f"<body><main><h1>{escape(title)}</h1>\n{body}\n</main></body></html>\n"
+        f"<title>{escape(heading)}</title><style>{_STYLE}</style></head>\n"
+        f"<body><main><h1>{escape(heading)}</h1>\n{body}\n</main></body></html>\n"
     )
 
 
@@ -72,7 +78,3 @@ def tabled(heads: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") 
         "<tr>" + "".join(f'<td class="{_MARKS.get(cell, "")}">{escape(cell)}</td>' for cell in row) + "</tr>" for row in rows
     )
     return f'<div class="wide"><table class="{kind}"><tr>{head}</tr>{body}</table></div>'
-
-
-def _title(one: dict[str, Any]) -> str:
-    return f"{one['paper']} {one['figure']}: {one['title']}"

@@ -11,9 +11,28 @@ from typing import Any
 from ..core import DataError
 from ..reports.picture import Picture
 
-__all__ = ["FILE", "READ", "VERDICTS", "counted", "find_outcomes", "numbers_table", "ran", "to_markdown", "verdict_rows"]
+__all__ = [
+    "ESTIMATE",
+    "ESTIMATED",
+    "FILE",
+    "READ",
+    "TIMED",
+    "TIMES",
+    "VERDICTS",
+    "counted",
+    "find_estimates",
+    "find_outcomes",
+    "numbers_table",
+    "ran",
+    "time_rows",
+    "title",
+    "to_markdown",
+    "verdict_rows",
+]
 
 FILE = "outcome.json"  # in the folder of every reproduction
+ESTIMATE = "estimate.json"  # and of every estimate that was kept
+_COMPAT = ", with what the authors' code did"
 _FORMS = {"paper": "as in the paper", "fit": "smaller", "tiny": "tiny, nothing decided"}
 
 
@@ -33,18 +52,31 @@ def find_outcomes(places: Sequence[Path]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: (str(one["paper"]), _ranked(str(one["figure"]))))
 
 
-def to_markdown(found: Sequence[dict[str, Any]], pictures: Mapping[str, Sequence[tuple[str, Picture]]]) -> str:
+def find_estimates(places: Sequence[Path]) -> list[dict[str, Any]]:
+    """What `--estimate` has left at or below these folders, paper by paper."""
+    files = [file for place in places for file in sorted(place.rglob(ESTIMATE))]
+    found: list[dict[str, Any]] = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    return sorted(found, key=lambda one: (str(one["paper"]), _ranked(str(one["figure"]))))
+
+
+def to_markdown(
+    found: Sequence[dict[str, Any]],
+    pictures: Mapping[str, Sequence[tuple[str, Picture]]],
+    estimates: Sequence[dict[str, Any]] = (),
+) -> str:
     """One page; `pictures` are by the outcome's folder, each with the address of its file."""
     lines = ["# Reproduction", "", counted(found), "", READ, ""]
     lines += _markdown(VERDICTS, verdict_rows(found))
     for one in found:
-        lines += ["", f"## {one['paper']} {one['figure']}: {one['title']}", "", f"`{one['command']}`", ""]
+        lines += ["", f"## {title(one)}", "", f"`{one['command']}`", ""]
         lines += [f"- {said}" for said in [*one["said"], ran(one)]]
         for address, picture in pictures.get(one["folder"], ()):
             lines += ["", f"![{picture.title}]({address})", *(["", picture.about] if picture.about else [])]
         heads, rows = numbers_table(one)
         if rows:
             lines += ["", *_markdown(heads, rows)]
+    if estimates:
+        lines += ["", f"## {ESTIMATED}", "", TIMED, "", *_markdown(TIMES, time_rows(estimates))]
     return "\n".join(lines) + "\n"
 
 
@@ -53,6 +85,29 @@ READ = (
     "A claim holds or fails by the quartiles over seeds: both on one side of its limit. Where they lie on both sides, "
     "or nothing was measured, it is not decided here."
 )
+
+
+ESTIMATED = "How long others take"
+TIMED = "A few rounds were timed on this machine, the rest counted: hours of one core, for runs one after another."
+TIMES = ("command", "runs", "rounds, in all runs", "hours")
+
+
+def title(one: dict[str, Any]) -> str:
+    """Of the section of an outcome."""
+    return f"{one['paper']} {one['figure']}{_COMPAT if one.get('compat') else ''}: {one['title']}"
+
+
+def time_rows(estimates: Iterable[dict[str, Any]]) -> list[list[str]]:
+    """A row for every estimate, under the heads of TIMES."""
+    return [
+        [
+            one["command"],
+            str(sum(part["runs"] for part in one["parts"])),
+            f"{sum(part['runs'] * part['rounds'] for part in one['parts']):,}",
+            f"{one['seconds'] / 3600:,.1f}",
+        ]
+        for one in estimates
+    ]
 
 
 def counted(found: Iterable[dict[str, Any]]) -> str:
@@ -76,7 +131,8 @@ def verdict_rows(found: Iterable[dict[str, Any]]) -> list[list[str]]:
 
 def _form(one: dict[str, Any]) -> str:
     run, there = one["points"]
-    return _FORMS[one["form"]] + (f", {run} of {there} points" if run < there else "")
+    compat = _COMPAT if one.get("compat") else ""
+    return _FORMS[one["form"]] + compat + (f", {run} of {there} points" if run < there else "")
 
 
 def ran(one: dict[str, Any]) -> str:
