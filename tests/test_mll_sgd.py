@@ -75,6 +75,22 @@ def test_a_matrix_of_ones_own_is_used_as_hub_j_in_hub_d():
 
 
 @given(seed=strategies.integers(0, 200), hubs=strategies.integers(1, 6))
+def test_the_authors_hubs_average_in_place_one_after_the_other(seed, hubs):
+    dice = np.random.default_rng(seed)
+    graph = pl.graphs.erdos_renyi(hubs, p=0.6, seed=seed) if hubs > 1 else pl.graphs.from_edges(1, [])
+    sizes = dice.integers(1, 9, hubs)
+    across = pl.graphs.hubs(graph, [1] * hubs, sizes, compat=True).layers["across"]
+    old = dice.normal(size=hubs)
+    found = old * (1 - np.bincount(across.dst - hubs, across.a, minlength=hubs))
+    np.add.at(found, across.dst - hubs, across.a * old[across.src - hubs])
+    z = list(old)
+    for d in range(hubs):
+        near = [*(int(i) for i, j in zip(graph.peers.src, graph.peers.dst, strict=True) if j == d), d]
+        z[d] = sum(sizes[j] * z[j] for j in near) / sum(sizes[j] for j in near)
+    np.testing.assert_allclose(found, z, rtol=1e-12, atol=1e-12)
+
+
+@given(seed=strategies.integers(0, 200), hubs=strategies.integers(1, 6))
 def test_the_diffusion_matrix_has_the_properties_that_the_paper_asks_for(seed, hubs):
     dice = np.random.default_rng(seed)
     graph = pl.graphs.erdos_renyi(hubs, p=0.6, seed=seed) if hubs > 1 else pl.graphs.from_edges(1, [])

@@ -10,13 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 from ..core import ConfigError, Links, Network
 from .weights import check_column_stochastic, uniform
 
-__all__ = ["diffusion", "hubs"]
+__all__ = ["diffusion", "hubs", "in_place"]
 
 Floats = NDArray[np.float64]
 
 
 def hubs(
-    hub_graph: Network, workers: Sequence[int], weights: Sequence[float] | None = None, H: ArrayLike | None = None
+    hub_graph: Network,
+    workers: Sequence[int],
+    weights: Sequence[float] | None = None,
+    H: ArrayLike | None = None,
+    compat: bool = False,
 ) -> Network:
     """A network of hubs, the d-th with workers[d] workers of its own (MLL-SGD).
 
@@ -28,7 +32,7 @@ def hubs(
 
     `weights` are the w_i, one per worker, such as data sizes; equal where they are left out. H[j, d] is hub j's weight in
     hub d's new model: columns sum to one, and H[i, j] b_j = H[j, i] b_i with b the hubs' shares of all weight. By default
-    it is `diffusion` on hub_graph, of which only the shape is used.
+    it is `diffusion` on hub_graph, of which only the shape is used. `compat` averages as the authors' code does: `in_place`.
     """
     count, total = len(workers), sum(workers)
     if hub_graph.rows != count or min(workers, default=0) < 1:
@@ -41,7 +45,12 @@ def hubs(
     home = np.repeat(np.arange(count), workers)
     heft = np.bincount(home, w)
     b = heft / w.sum()
-    matrix = diffusion(hub_graph, b) if H is None else _checked(np.asarray(H, np.float64), b)
+    if compat and H is not None:
+        raise ConfigError("hubs: compat has its own weights between hubs. Leave H out.")
+    if H is not None:
+        matrix = _checked(np.asarray(H, np.float64), b)
+    else:
+        matrix = in_place(hub_graph, b) if compat else diffusion(hub_graph, b)
     everyone, rows = np.arange(total), total + count
     j, d = np.nonzero(matrix * (1 - np.eye(count)))
     layers = {
@@ -49,7 +58,7 @@ def hubs(
         "across": Links.make(rows, total + j, total + d, matrix[j, d], uniform(rows, total + j, total + d)[1]),
         "down": Links.make(rows, total + home, everyone, np.ones(total), uniform(rows, total + home, everyone)[1]),
     }
-    recipe = {"name": "hubs", "hub_graph": hub_graph, "workers": list(workers), "weights": weights, "H": H}
+    recipe = {"name": "hubs", "hub_graph": hub_graph, "workers": list(workers), "weights": weights, "H": H, "compat": compat}
     where = None if hub_graph.positions is None else _around(hub_graph.positions, home)
     return Network(rows, layers, "hubs", True, where, recipe, hubs=count)
 
@@ -62,6 +71,20 @@ def diffusion(hub_graph: Network, b: Floats) -> Floats:
     i, j = links.src, links.dst
     H[i, j] = np.minimum(1, b[i] / b[j]) / (1 + np.maximum(degree[i], degree[j]))
     H[np.diag_indices(links.rows)] = 1 - H.sum(axis=0)
+    return H
+
+
+def in_place(hub_graph: Network, b: Floats) -> Floats:
+    """What comes of hubs that average one after the other, each with the new models of those before it.
+
+    Hub d takes its neighbours and itself by their shares b. All in all that is one H, whose columns sum to one; H b = b does
+    not hold, and hubs hear from those that are not their neighbours through the ones between.
+    """
+    links = hub_graph.peers
+    H = np.eye(links.rows)
+    for d in range(links.rows):
+        near = np.append(links.src[links.dst == d], d)
+        H[:, d] = H[:, near] @ (b[near] / b[near].sum())
     return H
 
 

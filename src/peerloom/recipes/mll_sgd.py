@@ -22,11 +22,17 @@ _CHOSEN = (
     "Where the paper is silent: batches of 300 (its code), drawn with replacement; three seeds in place of its one; in "
     "figures 1 and 7 every algorithm weighs workers by their data."
 )
-_COMPAT = Changed(
-    "an epoch as a step, four batches of 300 (EMNIST; fewer for the other data). Only where all workers always "
-    "compute: then it is four times the steps at four times tau. Left out: hubs that average in place, one after the "
-    "other; fresh subsets of all data for every epoch; averages among hubs after the first round in place of the q-th.",
+_LEFT_OUT = (
+    "Left out: fresh subsets of all data for every epoch; averages among hubs after the first round in place of the q-th."
+)
+_IN_PLACE = "hubs average in place, one after the other, by their shares of the data."
+_COMPAT = Changed(f"{_IN_PLACE} {_LEFT_OUT}", ("graph.compat=true",))
+_COMPAT_PATHS = Changed(_COMPAT.says, tuple(f"algorithms.{k}.graph.compat=true" for k in range(3)))
+_COMPAT_EPOCHS = Changed(
+    f"{_IN_PLACE} An epoch is a step: four batches of 300, which, as all workers always compute, is four times the steps at "
+    f"four times tau. {_LEFT_OUT}",
     (
+        *_COMPAT.settings,
         "rounds=25600",
         *(f"algorithms.{k}.schedule.tau={tau}" for k, tau in ((1, 128), (2, 32), (3, 16))),
         "evaluate.every=128",
@@ -81,7 +87,7 @@ def _table(problem: Table, algorithms: list[Table], graph: Table, partition: Any
 
 
 def _recipe(
-    title: str, checks: Sequence[Any], table: Table, problem: Table, numbers: Any = None, compat: Any = None
+    title: str, checks: Sequence[Any], table: Table, problem: Table, numbers: Any = None, compat: Changed = _COMPAT
 ) -> Recipe:
     fit = {id(_CNN): _FIT_CNN, id(_RESNET): _FIT_RESNET, id(_LOGISTIC): _FIT_LOGISTIC}[id(problem)]
     small = (
@@ -122,7 +128,9 @@ def _hierarchy(what: str, problem: Table, numbers: dict[str, float]) -> Recipe:
     groups = {"name": "Groups", "hubs": 10}
     table = _table(problem, rules, _complete(10, _GROUPS), groups)
     found = {("", label, _ACCURACY): value for label, value in zip(ranked, numbers.values(), strict=False)}
-    return _recipe(f"Levels of averaging, {what}", checks, table, problem, found, _COMPAT if problem is _CNN else None)
+    return _recipe(
+        f"Levels of averaging, {what}", checks, table, problem, found, _COMPAT_EPOCHS if problem is _CNN else _COMPAT
+    )
 
 
 def _hub_graphs(what: str, problem: Table) -> Recipe:
@@ -138,7 +146,7 @@ def _hub_graphs(what: str, problem: Table) -> Recipe:
         checks.append(order(hubs, _LOSS, "Slower with more hubs"))
     else:
         checks.append(close(hubs, _LOSS, 0.05, "The number of hubs hardly matters"))
-    return _recipe(f"Hubs on a path, {what}", checks, _table(problem, rules, _complete()), problem)
+    return _recipe(f"Hubs on a path, {what}", checks, _table(problem, rules, _complete()), problem, compat=_COMPAT_PATHS)
 
 
 _CHANCES: dict[str, Any] = {
