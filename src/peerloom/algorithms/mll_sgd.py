@@ -35,7 +35,8 @@ class MLLSGD:
     tau, q and p_i belong to the schedule, `HubRounds(tau, q, nodes)`
 
     Needs a graph with hubs. The paper prints b_i H_ij = b_j H_ji, which contradicts H b = b; its proof, and this, use
-    H_ij b_j = H_ji b_i (erratum E-M2). Its public code averages hubs in place, one after the other; here all read the old, unless the graph says `compat`.
+    H_ij b_j = H_ji b_i (erratum E-M2). Its public code averages hubs in place, one after the other; here all read the old,
+    unless the graph was made with `compat`.
 
     Reference: MLL-SGD, "Multi-Level Local SGD", eqs. (2)-(6).
 
