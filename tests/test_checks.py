@@ -8,7 +8,7 @@ import pytest
 
 from peerloom.recipes import RECIPES, Form, Found, Part, Reading, outcome
 from peerloom.recipes.checks import decide
-from peerloom.recipes.claims import across, ahead, best_point, close, grows, order, printed, steady, unmeasured
+from peerloom.recipes.claims import across, ahead, best_point, close, grows, order, printed, steady
 from peerloom.recipes.page import to_html
 from peerloom.recipes.readings import middle, quartiles
 from peerloom.recipes.summary import to_markdown
@@ -149,7 +149,6 @@ def test_printed_numbers():
 
 
 def test_what_nothing_measures_stays_open():
-    assert answer(unmeasured("x", "claim", "no such column"), {"": {"a": [0.5]}}) == "not decided here"
     assert decide([]) == "not decided here"
     assert decide([Part("", (1.0,), "above", 0.0), Part("", (), "above", 0.0)]) == "not decided here"
     assert decide([Part("", (-1.0,), "above", 0.0), Part("", (), "above", 0.0)]) == "does not hold"

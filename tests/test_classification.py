@@ -101,6 +101,13 @@ def test_strategies_see_the_same_batches():
         torch.testing.assert_close(found[0], other, rtol=1e-10, atol=1e-12)
 
 
+def test_whole_gradients_are_those_of_all_samples():
+    problem = Classification(MLP((4,)), BLOBS, BySize((1, 2, 3, 4)), batch=3, l2=0.2)
+    whole = Classification(MLP((4,)), BLOBS, BySize((1, 2, 3, 4)), batch="all", l2=0.2)
+    x = models(problem)
+    assert torch.equal(bound(problem).whole_gradients(x), bound(whole).grad(x, ALL, 9))
+
+
 @pytest.mark.parametrize("model", ["softmax", "svm", "logistic", "least_squares", Linear("cross_entropy", bias=False)])
 def test_large_batches_give_the_same_gradients_one_by_one(model, monkeypatch):
     problem = Classification(model, DATA.get(str(model), BLOBS), BySize((1, 2, 3, 4)), batch=40, l2=0.1)

@@ -129,6 +129,7 @@ def _toml(part):
         ("algorithms=[]", "one algorithm at least"),
         ("algorithms.1.label=DSpodFL", "same name"),
         ("evaluate.evry=3", "give every = N"),
+        ("evaluate.closely=3", "evaluate.closely: 3 is not allowed. It must be true or false"),
         ("evaluate.grid=linear", "evaluate.grid: 'linear' is not allowed. It must be 'log'"),
         ("seeds=[1, 1]", "different whole numbers"),
         ("until_delay=soon", "until_delay: 'soon' is not allowed"),

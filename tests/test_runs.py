@@ -15,7 +15,7 @@ import torch
 
 import peerloom as pl
 from peerloom.errors import ConfigError, DataError, DivergedError
-from peerloom.measures import METRICS
+from peerloom.measures import CLOSELY, METRICS
 from peerloom.runs import RunFolder, find_runs, folder_name
 
 
@@ -64,6 +64,42 @@ def test_the_table_has_every_metric_that_is_documented():
     assert last["mean_accuracy"] == pytest.approx(np.mean(last["client_accuracy"]))
     assert last["mean_loss"] == pytest.approx(np.mean(last["client_loss"]))
     assert last["delay"] == pytest.approx(last["processing_delay"] + last["transmission_delay"])
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_close_measures_against_plain_loops(nesterov):
+    dice = np.random.default_rng(3)
+    A = [np.diag(dice.uniform(0.5, 2, 3)) for _ in range(4)]
+    b = dice.normal(size=(4, 3))
+    problem = pl.problems.Quadratic(A=A, b=b, noise=0.1, h=pl.problems.L1(0.2))
+    rule = pl.algorithms.Depositum(alpha=0.1, beta=0.5, gamma=0.3, nesterov=nesterov, h_scale="beta")
+    exp = pl.Experiment(
+        pl.graphs.ring(4),
+        problem,
+        rule,
+        pl.schedules.Every(2),
+        rounds=7,
+        dtype="float64",
+        evaluate=pl.Evaluate(1, closely=True),
+    )
+    result = pl.simulate(exp)
+    assert result.metrics.columns == [*METRICS, *CLOSELY]
+    last = result.metrics.row(-1, named=True)
+    x, y, _, mu = (field.numpy() for field in result.state)
+    mu = 0.3 * mu + 0.7 * y
+    nu = 0.3 * mu + 0.7 * y if nesterov else mu
+    spread = [sum(sum((v[i] - v.mean(axis=0)) ** 2) for i in range(4)) / 4 for v in (y, nu)]
+    assert [last["consensus_tracker"], last["consensus_direction"]] == pytest.approx(spread)
+    own = sum(A[i] @ x[i] - b[i] for i in range(4)) / 4
+    assert last["gradient_error"] == pytest.approx(sum((nu.mean(axis=0) - own) ** 2))
+    total = 0.0
+    for i in range(4):
+        z = x[i] - 0.1 * sum(A[j] @ x[i] - b[j] for j in range(4)) / 4
+        moved = np.sign(z) * np.maximum(np.abs(z) - 0.1 * 0.2, 0)
+        total += sum(((x[i] - moved) / 0.1) ** 2) / 4
+    assert last["proximal_gradient"] == pytest.approx(total)
+    others = replace(exp, algorithm=pl.algorithms.ProxGT(lr=0.1))
+    assert pl.simulate(others).metrics["gradient_error"].to_list() == [None] * 8
 
 
 def test_measures_against_plain_loops():

@@ -34,7 +34,7 @@ KEYS: dict[str, str] = {
     "resources": "how able clients and links are; by default the schedule, 'measured': found out by peers",
     "message": "what a link carries",
     "problem": "what is minimised",
-    "evaluate": "when models are judged: every = N, or grid = 'log'",
+    "evaluate": "when models are judged: every = N, or grid = 'log'; closely = true for more about a rule's directions",
     "algorithm": "one algorithm",
     "algorithms": "several, to compare; each may have a label, a graph, a schedule and a message of its own",
 }
@@ -149,7 +149,7 @@ def experiment_to_table(exp: Experiment) -> Table:
     if exp.resources is not None and describe(exp.resources) != table["schedule"]:
         table["resources"] = describe(exp.resources)
     table["message"] = describe(exp.message)
-    judged = {"every": exp.evaluate.every, "grid": exp.evaluate.grid}
+    judged = {"every": exp.evaluate.every, "grid": exp.evaluate.grid, "closely": exp.evaluate.closely or None}
     table["evaluate"] = {key: value for key, value in judged.items() if value is not None}
     table["algorithm"] = describe(exp.algorithm) | ({"label": exp.label} if exp.label else {})
     return table
@@ -183,12 +183,14 @@ def _seeds(table: Table) -> list[int]:
 
 
 def _evaluate(given: object) -> Evaluate:
-    if not isinstance(given, dict) or set(given) - {"every", "grid"}:
-        raise ConfigError(f'evaluate: give every = N or grid = "log", found {given!r}.')
+    if not isinstance(given, dict) or set(given) - {"every", "grid", "closely"}:
+        raise ConfigError(f'evaluate: give every = N or grid = "log", and closely = true if wanted; found {given!r}.')
     if given.get("grid") not in (None, "log"):
         raise ConfigError(f"evaluate.grid: {given['grid']!r} is not allowed. It must be 'log'.")
     every = None if "every" not in given else _number(given["every"], "evaluate.every", int)
-    return Evaluate(every, given.get("grid"))
+    if not isinstance(given.get("closely", False), bool):
+        raise ConfigError(f"evaluate.closely: {given['closely']!r} is not allowed. It must be true or false.")
+    return Evaluate(every, given.get("grid"), given.get("closely", False))
 
 
 def _number(value: object, where: str, kind: type) -> Any:

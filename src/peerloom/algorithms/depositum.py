@@ -27,6 +27,14 @@ class State(NamedTuple):
     mu: Tensor
 
 
+class Descent(NamedTuple):
+    """How a rule descends: x <- prox_h(x - step * direction), directions following trackers."""
+
+    tracker: Tensor
+    direction: Tensor
+    step: float
+
+
 class Proximal(NamedTuple):
     """The models, the trackers, the last gradients."""
 
@@ -97,13 +105,20 @@ class Depositum:
 
     def step(self, s: State, net: Net) -> State:
         """Momentum, proximal step, mix; gradient, track, mix."""
-        mu = self.gamma * s.mu + (1 - self.gamma) * s.y
-        nu = self.gamma * mu + (1 - self.gamma) * s.y if self.nesterov else mu
+        mu, nu = self._momentum(s)
         h_step = self.alpha * self.beta if self.h_scale == "beta" else self.alpha
         x = net.mix(net.prox(s.x - self.alpha * nu, h_step))
         g = net.grad(x)
         y = net.mix(s.y + self.beta * (g - s.g))
         return State(x, y, g, mu)
+
+    def descent(self, s: State) -> Descent:
+        """What the next round will do, to be measured."""
+        return Descent(s.y, self._momentum(s)[1], self.alpha)
+
+    def _momentum(self, s: State) -> tuple[Tensor, Tensor]:
+        mu = self.gamma * s.mu + (1 - self.gamma) * s.y
+        return mu, self.gamma * mu + (1 - self.gamma) * s.y if self.nesterov else mu
 
 
 @dataclass(frozen=True)

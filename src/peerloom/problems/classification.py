@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -179,6 +179,7 @@ class LocalClassification:
         if large and isinstance(self._gradients, ClosedForm) and self._gradients.one_layer:
             self._one_by_one = self._gradients
         self._blocks: dict[int, tuple[Tensor, Tensor]] = {}
+        self._exact: LocalClassification | None = None  # itself, on all samples
 
     def grad(self, x: Tensor, on: Ids, t: int, batch: int = 0) -> Tensor:
         """The mean gradient over each row's batch of round t."""
@@ -199,6 +200,12 @@ class LocalClassification:
             each = [slice(k, k + 1) for k in range(len(on))]
             g = torch.cat([self._of(mine[k], self.parts[on[k][0]][None], partial(seeds, k)) for k in each])
         return g.add_(mine, alpha=self._problem.l2) if self._problem.l2 else g
+
+    def whole_gradients(self, x: Tensor) -> Tensor:
+        """Each row's gradient on all of its samples."""
+        if self._exact is None:
+            self._exact = replace(self._problem, batch="all").bind(self._place, self._draws)
+        return self._exact.grad(x, np.arange(len(x)), 0)
 
     def prox(self, z: Tensor, step: float) -> Tensor:
         """Of h."""

@@ -90,6 +90,10 @@ class LocalQuadratic:
             g = g + self._problem.noise * torch.special.ndtri(u.clamp_min(2.0**-54)).to(g)
         return g
 
+    def whole_gradients(self, x: Tensor) -> Tensor:
+        """Without noise."""
+        return torch.einsum("iab,ib->ia", self._A[self._place.rows], x) - self._b[self._place.rows]
+
     def prox(self, z: Tensor, step: float) -> Tensor:
         """Of h."""
         return self._h.prox(z, step)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from .checks import Check, Part, Relation, Unit, difference
 from .readings import Found, Reading, middle
 
-__all__ = ["across", "ahead", "best_point", "close", "grows", "order", "printed", "steady", "unmeasured"]
+__all__ = ["across", "ahead", "best_point", "close", "grows", "order", "printed", "steady"]
 
 Pick = Callable[[Found], Sequence[str]]
 
@@ -197,8 +197,3 @@ def printed(
     what = "factor beyond 1 to the paper's number" if ratio else "distance to the paper's number"
     accuracies = all(reading.share for _, _, reading in numbers)
     return Check(name, claim, f"{what}, at most {within:g}", parts, "points" if accuracies and not ratio else "")
-
-
-def unmeasured(name: str, claim: str, why: str) -> Check:
-    """A claim that nothing here measures; it is listed so that nobody takes it for checked."""
-    return Check(name, claim, why, lambda found: [])

@@ -78,7 +78,7 @@ def simulate(
             ends = last_round or (exp.until_delay is not None and snapshot.net.ledger.delay() >= exp.until_delay)
             known = bool(rows) and rows[-1]["round"] == snapshot.t
             if (ends or exp.evaluate.due(snapshot.t, exp.rounds)) and not known:
-                rows.append(measure(snapshot, clock.pause()))
+                rows.append(measure(snapshot, clock.pause(), exp.algorithm if exp.evaluate.closely else None))
                 clock.go_on()
             ends = ends or _settled(exp, rows)
             if on_round is not None:
