@@ -109,3 +109,11 @@ def test_errors_say_what_to_do(tmp_path, peerloom):
     assert "Copy the whole line" in peerloom("join", "nonsense", cwd=tmp_path, code=5)
     assert "not the founder" in peerloom("invite", cwd=tmp_path, code=5)
     assert "no roster yet" in peerloom("kit", "make", "x.zip", cwd=tmp_path, code=5)
+
+
+def test_start_hands_its_limits_to_the_links(peerloom, monkeypatch, tmp_path):
+    given = []
+    monkeypatch.setattr("peerloom.peers.start.serve", lambda folder, file, site, **rest: given.append(site) or 0)
+    peerloom("start", "file.toml", "--largest-norm", "50", "--wait", "7", "--dead", "3", cwd=tmp_path)
+    (site,) = given
+    assert (site.settings.largest_norm, site.settings.wait, site.settings.dead) == (50.0, 7.0, 3.0)

@@ -41,6 +41,10 @@ def start(
         float,
         typer.Option(min=0.5, help="Seconds of silence after which a link is given up. 3 suits a LAN, 30 lossy lines."),
     ] = 10.0,
+    largest_norm: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="NORM", help="Refuse vectors of neighbours that are longer than this (Euclidean norm)."),
+    ] = None,
     history: Annotated[bool, typer.Option("--history", help="Keep every event of every link, for the checker.")] = False,
     metrics: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Serve metrics for Prometheus there, on this machine only.")
@@ -55,7 +59,8 @@ def start(
     def tell(text: str) -> None:
         err.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    site = Site(data, label, listen, deadline, free, Settings(wait=wait, dead=dead), history, metrics)
+    settings = Settings(wait=wait, dead=dead, largest_norm=largest_norm)
+    site = Site(data, label, listen, deadline, free, settings, history, metrics)
     code = serve(folder, file, site, log_json=log_json, say=tell)
     raise typer.Exit(code)
 
