@@ -44,6 +44,11 @@ _SETTLED_BETWEEN = (
     "communications (rounds 40 and 45 at m = 32), where local steps have come to rest and models have not agreed; with "
     "periods of 2 and 4, when all talk at once, each communication disturbs it (212 and 341 rounds)."
 )
+_FINITE_STEPS = (
+    "PaME's steps shrink by 1.005 in every round, so all of them together are finite, and the rule that ends runs is met "
+    "while it still learns: at m = 32, first seed, after 245 rounds at 95.2 %. With a constant step it is 96.3 %, with steps "
+    "four times as large that shrink by 1.001 97.1 %; D-PSGD has 98.9 %, after 491 rounds."
+)
 
 REASONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("dspodfl", "fig4b"): (_NO_REASON,),
@@ -59,5 +64,6 @@ REASONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("pame", "fig2c"): (_SETTLED_BETWEEN,),
     ("pame", "fig2d"): (_SETTLED_BETWEEN,),
     ("pame", "fig7"): (_SMALLER_STEP,),
+    ("pame", "fig8"): (_FINITE_STEPS,),
     **{("spod-gt", f"fig{name}"): (_WITHDRAWN, _CLIPPED) for name in ("2a", "2b", "3a", "3b", "3c", "3d")},
 }
