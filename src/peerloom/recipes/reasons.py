@@ -46,8 +46,8 @@ _SETTLED_BETWEEN = (
 )
 _FINITE_STEPS = (
     "PaME's steps shrink by 1.005 in every round, so all of them together are finite, and the rule that ends runs is met "
-    "while it still learns: at m = 32, first seed, after 245 rounds at 95.2 %. With a constant step it is 96.3 %, with steps "
-    "four times as large that shrink by 1.001 97.1 %; D-PSGD has 98.9 %, after 491 rounds."
+    "while it still learns: at m = 32, first seed, after 245 rounds at 95.2 %. With a constant step it is 96.3 %, with "
+    "steps four times as large that shrink by 1.001 97.1 %; D-PSGD has 98.9 %, after 491 rounds."
 )
 
 REASONS: Mapping[tuple[str, str], tuple[str, ...]] = {
