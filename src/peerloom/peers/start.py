@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,7 +127,6 @@ def start_peer(
 ) -> RowResult:
     """Run this peer's row until the experiment is done; `AskedToStop` ends it earlier."""
     torch.set_num_threads(1)  # a row's sums must not depend on how many processors a site has
-    sys.setswitchinterval(0.0005)  # links answer within a millisecond while Python code trains
     folder = run_folder(home, exp)
     keep = Keep(folder, spec_hash(exp))
     began = keep.began(home.roster) if keep.begun() else home.roster
