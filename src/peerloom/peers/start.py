@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..config import comparison_from, experiment_to_toml, read_file
+from ..engines.memory import recycle_large_blocks
 from ..errors import ConfigError, PeerError, PeerloomError
 from ..experiment import Experiment
 from ..transport import Endpoint, Event, History, Home, Roster, RunIdentity, Settings
@@ -158,6 +159,7 @@ def start_peer(
         page = MetricsPage(site.metrics, look) if site.metrics else contextlib.nullcontext()
         agreement = Agreement(post, work.gauges, exp.problem.n, exp.seed, row < exp.graph.clients)
         with RosterWatch(home, post, shape, began), agreement, Herald(folder, work.gauges, look), page:
+            recycle_large_blocks()  # from here on every round makes and frees the same
             return work.run()
 
 
