@@ -88,7 +88,7 @@ def _parts() -> dict[str, float]:
     net = build_net(exp, np.array([row]), wire=_Echo())
     state = exp.algorithm.init(exp.start([row]).to(net.place.dtype), net)
     shape = Shape.of(exp, row)
-    kept = np.zeros(shape.remember * 2 * exp.problem.n, np.float32)  # what its two neighbours may need again
+    kept = [np.zeros(exp.problem.n, np.float32) for _ in range(2 * shape.remember)]  # what its two neighbours may need again
 
     def step() -> None:
         net.t += 1

@@ -25,7 +25,7 @@ from ..errors import PeerError
 from ..transport import Flow, Inflow, Outflow, Parcel, Post, Roster
 from .decisions import Tag
 from .shape import Shape
-from .wire import Memory
+from .wire import Memory, Pieces
 
 __all__ = ["FreeWire"]
 
@@ -60,14 +60,14 @@ class FreeWire:
                 self._moved.setdefault(place, Flow(len(value))).restore(value, tuple(orders))
         self._post.expect(t + 1)
 
-    def memory(self, t: int) -> Callable[[], Memory]:
+    def memory(self, t: int) -> Callable[[], Pieces]:
         """The sums as they are now; they are replaced, never changed, so that a checkpoint may hold them."""
         found: Memory = {_name("sigma", place): out.sigma for place, out in self._pushed.items()}
         for place, into in self._heard.items():
             found |= {_name("rho", place): into.rho, _name("rho-order", place): np.array(into.order, np.int64)}
         for place, flow in self._moved.items():
             found |= {_name("flow", place): flow.out.sigma, _name("flow-order", place): np.array(flow.met, np.int64)}
-        return lambda: found
+        return lambda: {name: [value] for name, value in found.items()}
 
     def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
         """Take what is newest, then send what is newest."""

@@ -20,9 +20,11 @@ from ..errors import DataError
 from ..transport import Roster
 from ..transport.files import append_lines, read_lines, write_whole
 from .decisions import Journal
-from .wire import Memory
+from .wire import Memory, Pieces
 
 __all__ = ["Keep", "Kept"]
+
+_DTYPES = {"float64": "F64", "int64": "I64", "float32": "F32", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 
 
 @dataclass(frozen=True)
@@ -66,17 +68,16 @@ class Keep:
 
     # -- checkpoints
 
-    def save(self, t: int, state: Any, ledger: Ledger, memory: Memory) -> None:
+    def save(self, t: int, state: Any, ledger: Ledger, memory: Pieces) -> None:
         """The state after round t, in place of the older of the two."""
-        arrays: dict[str, NDArray[Any]] = {f"state/{name}": value.cpu().numpy() for name, value in state._asdict().items()}
-        arrays |= {f"ledger/{name}": value for name, value in ledger.arrays().items()}
-        arrays |= {f"wire/{name}": value for name, value in memory.items()}
-        arrays |= {"t": np.array([t]), "spec": np.frombuffer(self._spec.encode(), np.uint8)}
-        # Half of a checkpoint is what neighbours may need: a format without sums of its own, which would cost as much again.
-        body = safetensors.numpy.save({name: np.ascontiguousarray(value) for name, value in arrays.items()})
+        arrays = {f"state/{name}": [value.cpu().numpy()] for name, value in state._asdict().items()}
+        arrays |= {f"ledger/{name}": [value] for name, value in ledger.arrays().items()}
+        arrays |= {f"wire/{name}": pieces for name, pieces in memory.items()}
+        arrays |= {"t": [np.array([t])], "spec": [np.frombuffer(self._spec.encode(), np.uint8)]}
+        parts = _laid_out(arrays)
         if self._older is None:
             self._older = min(self._paths(), key=lambda path: kept[0] if (kept := self._read(path)) else -1)
-        write_whole(self._older, _digest(body), body)
+        write_whole(self._older, _digest(*parts), *parts)
         self._older = next(path for path in self._paths() if path != self._older)
 
     def load(self, network: Network, state_type: type[Any]) -> Kept | None:
@@ -112,7 +113,7 @@ class Keep:
         if not path.exists():
             return None
         data = memoryview(path.read_bytes())
-        length = len(_digest(b""))
+        length = len(_digest())
         if _digest(data[length:]) != data[:length]:
             return None
         arrays = safetensors.numpy.load(bytes(data[length:]))
@@ -148,6 +149,25 @@ class Keep:
         return [json.loads(line) for line in read_lines(self.folder / "metrics.jsonl")]
 
 
-def _digest(body: bytes | memoryview) -> bytes:
+def _laid_out(arrays: Pieces) -> list[bytes | memoryview]:
+    """Arrays as a safetensors file has them. Half of a checkpoint is what neighbours may need, in hundreds of pieces: the
+    library would have them joined, and copy them once more.
+    """
+    header, parts, end = dict[str, dict[str, Any]](), list[bytes | memoryview](), 0
+    for name, pieces in sorted(arrays.items(), key=lambda entry: -entry[1][0].itemsize):  # readers want them aligned
+        start, shape = end, pieces[0].shape if len(pieces) == 1 else (sum(map(len, pieces)),)
+        for piece in pieces:
+            parts.append(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
+            end += piece.nbytes
+        header[name] = {"dtype": _DTYPES[pieces[0].dtype.name], "shape": shape, "data_offsets": (start, end)}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return [len(text).to_bytes(8, "little"), text, *parts]
+
+
+def _digest(*parts: bytes | memoryview) -> bytes:
     """Against accidents of the disk, not against people: a checkpoint lies in the peer's own folder."""
-    return xxhash.xxh3_128_digest(body)
+    digest = xxhash.xxh3_128()
+    for part in parts:
+        digest.update(part)
+    return digest.digest()

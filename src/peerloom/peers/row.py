@@ -23,7 +23,7 @@ from .free import FreeWire
 from .keep import Keep
 from .shape import Shape
 from .standing import Gauges, TimedWire
-from .wire import Memory, PostWire
+from .wire import Pieces, PostWire
 
 __all__ = ["AskedToStop", "RowResult", "RowRun", "spec_hash"]
 
@@ -50,7 +50,7 @@ class Point(NamedTuple):
     t: int
     state: Any
     ledger: Ledger
-    memory: Callable[[], Memory]
+    memory: Callable[[], Pieces]
 
 
 @dataclass(frozen=True)

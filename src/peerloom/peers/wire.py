@@ -18,12 +18,13 @@ from .decisions import Decision, Journal, Tag
 from .sent import Sent, SentLog
 from .shape import AHEAD, CHANNEL, Shape
 
-__all__ = ["Memory", "PostWire"]
+__all__ = ["Memory", "Pieces", "PostWire"]
 
 _LONG = 7 * 86400.0  # seconds
 
 Ids = NDArray[np.int64]
 Memory = dict[str, NDArray[Any]]
+Pieces = dict[str, list[NDArray[Any]]]  # the same, each array still in the pieces that make it, end to end
 Vector = NDArray[np.floating]
 Place = tuple[int, int, int]  # row, round, turn
 
@@ -65,7 +66,7 @@ class PostWire:
         for (to, round, turn), body in _unstacked("own", memory):
             self._own[to, (round, turn)] = body
 
-    def memory(self, t: int) -> Callable[[], Memory]:
+    def memory(self, t: int) -> Callable[[], Pieces]:
         """What a checkpoint after round t must hold of the wire; put together only when one is written."""
         own = [((row, *tag), body) for (row, tag), body in self._own.items()]
         # What was sent up to round t stays in the log for many rounds more: no need to list it in every one.
@@ -209,10 +210,10 @@ class PostWire:
         self._log.add(sent, receipt, now)
 
 
-def _stacked(what: str, entries: list[tuple[Place, Vector]]) -> Memory:
+def _stacked(what: str, entries: list[tuple[Place, Vector]]) -> Pieces:
     """Hundreds of small arrays would take longer to write than all their numbers: two arrays for all."""
     about = np.array([(*place, len(body)) for place, body in entries], np.int64).reshape(-1, 4)
-    return {f"{what}-about": about, what: np.concatenate([body for _, body in entries]) if entries else np.empty(0)}
+    return {f"{what}-about": [about], what: [body for _, body in entries] or [np.empty(0)]}
 
 
 def _unstacked(what: str, memory: Memory) -> Iterator[tuple[Place, Vector]]:
