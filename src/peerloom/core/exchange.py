@@ -173,13 +173,23 @@ class _Sum:
     """Sums by row, of whatever width the first terms have; a column of zeros where there are none."""
 
     def __init__(self, rows: int, like: Tensor) -> None:
-        # From -0.0, the true neutral element: a sum of nothing must not turn a row's -0.0 into 0.0.
-        self.value = torch.full((rows, 1), -0.0, dtype=like.dtype, device=like.device)
+        self._rows, self._like = rows, like
+        self._value: Tensor | None = None
+
+    @property
+    def value(self) -> Tensor:
+        return self._nothing(1) if self._value is None else self._value
 
     def add(self, rows: Tensor, terms: Tensor) -> None:
-        if self.value.shape[1] != terms.shape[1]:
-            self.value = self.value.repeat(1, terms.shape[1])
-        self.value.index_add_(0, rows, terms)
+        if self._value is None:
+            self._value = self._nothing(terms.shape[1])
+        elif self._value.shape[1] != terms.shape[1]:
+            self._value = self._value.repeat(1, terms.shape[1])
+        self._value.index_add_(0, rows, terms)
+
+    def _nothing(self, width: int) -> Tensor:
+        # -0.0 is the true neutral element: a sum of nothing must not turn a row's -0.0 into 0.0.
+        return torch.full((self._rows, width), -0.0, dtype=self._like.dtype, device=self._like.device)
 
 
 def trip_of_rows(draws: Draws, t: int, turn: int, rows: Ids) -> Trip:

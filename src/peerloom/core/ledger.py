@@ -134,7 +134,7 @@ class Ledger:
 
     def copy(self) -> Ledger:
         """A ledger with the same figures that no longer follows the run."""
-        twin = Ledger(self.network)
+        twin, mine = Ledger(self.network), self.arrays()
         for name, values in twin.arrays().items():
-            values[...] = self.arrays()[name]
+            values[...] = mine[name]
         return twin

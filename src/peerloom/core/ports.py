@@ -201,7 +201,8 @@ class Wire(Protocol):
     ) -> Delivery:
         """Deliver payload[e] along link out[e]; return what came along the links `into`. `tag`: (round, mix).
 
-        `cargo` says what the columns are, for wires that treat mass otherwise than models.
+        `cargo` says what the columns are, for wires that treat mass otherwise than models. The payload is the wire's from
+        then on: it may keep the very memory, since nobody changes it any more.
         """
 
 

@@ -77,7 +77,9 @@ class PostWire:
         self._close(tag, links)
         gone, known, made = self._journal.gone(tag), self._journal.at(tag), list[Decision]()
         acked, sent = np.ones(len(out), bool), dict[int, Vector]()
-        for k, (link, body) in enumerate(zip(out, payload.detach().cpu().numpy(), strict=True)):
+        bodies = payload.detach().cpu().numpy()
+        bodies.flags.writeable = False  # so that links send, and keep, this very memory
+        for k, (link, body) in enumerate(zip(out, bodies, strict=True)):
             to = int(links.dst[link])
             if ("untold", to) in gone:
                 acked[k] = False
@@ -86,12 +88,11 @@ class PostWire:
                 made.append(Decision("held", *tag, to))
                 acked[k] = False
             else:
-                sent[to] = np.array(body)
-                sent[to].flags.writeable = False  # so that the link sends, and keeps, this very copy
-                self._send(Sent(to, *tag, sent[to]), tag[0])
+                sent[to] = body
+                self._send(Sent(to, *tag, body), tag[0])
         self._log.forget(tag[0])
         deaf = {decision.row for decision in made} if self._keeps_mean else set()
-        came = torch.zeros(len(into), payload.shape[1], dtype=payload.dtype)
+        came = np.zeros((len(into), payload.shape[1]), bodies.dtype)
         arrived = np.zeros(len(into), bool)
         unheard = {row for kind, row in gone if kind == "unheard"}
         heard = [k for k, link in enumerate(into) if int(links.src[link]) not in unheard]
@@ -100,7 +101,7 @@ class PostWire:
             if row in deaf:  # it was waited for all the same: rounds that wait for nobody would soon be over
                 continue
             if isinstance(answer, Parcel):
-                came[k], arrived[k] = torch.from_numpy(np.array(answer.body)), True
+                came[k], arrived[k] = answer.body, True
             else:
                 kind: Literal["skipped", "missed"] = "skipped" if isinstance(answer, Skipped) else "missed"
                 made.append(Decision(kind, *tag, row))
@@ -109,7 +110,7 @@ class PostWire:
         late, noted = self._late(tag, links, known)
         self._let_go(tag, [int(links.src[link]) for link in into[arrived]])
         self._journal.add([*made, *noted])
-        return Delivery(came, arrived, acked, late)
+        return Delivery(torch.from_numpy(came), arrived, acked, late)
 
     def _let_go(self, tag: Tag, arrived: list[int]) -> None:
         """Parcels come in order: what a row sent before one that is here has come by now, or it never will."""

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ Outcome = Literal["pending", "acked", "superseded", "refused"]
 Vector = NDArray[np.floating[Any]]
 
 _DTYPES = ("float32", "float64")
+_NAMES = {np.dtype(name).newbyteorder("<"): name for name in _DTYPES}  # NumPy works a name out anew whenever it is asked
 
 
 class OutboxFullError(PeerError):
@@ -56,7 +58,7 @@ class Channel:
         if not self.lengths or min(self.lengths) < 1:
             raise ConfigError(f"A channel needs lengths of at least 1, found {self.lengths}.")
 
-    @property
+    @cached_property
     def sizes(self) -> frozenset[int]:
         """The lengths in bytes."""
         return frozenset(length * np.dtype(self.dtype).itemsize for length in self.lengths)
@@ -110,7 +112,7 @@ class Parcel:
     @property
     def dtype(self) -> str:
         """'float32' or 'float64'."""
-        return self.body.dtype.name
+        return _NAMES[self.body.dtype]
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -120,11 +122,12 @@ class Parcel:
     def frozen(self) -> Parcel:
         """The same parcel over a contiguous little-endian array that nobody can change."""
         body = np.asarray(self.body)
-        if body.ndim != 1 or body.dtype.name not in _DTYPES:
+        if body.ndim != 1 or body.dtype.newbyteorder("<") not in _NAMES:
             raise ConfigError(f"A parcel carries one float32 or float64 vector, not {body.dtype} of shape {body.shape}.")
-        if body.flags.writeable or not body.flags.c_contiguous or body.dtype.byteorder == ">":
-            body = body.astype(body.dtype.newbyteorder("<"), order="C", copy=True)
-            body.flags.writeable = False
+        if not body.flags.writeable and body.flags.c_contiguous and body.dtype in _NAMES:
+            return self if body is self.body else replace(self, body=body)
+        body = body.astype(body.dtype.newbyteorder("<"), order="C", copy=True)
+        body.flags.writeable = False
         return replace(self, body=body)
 
 
