@@ -40,7 +40,7 @@ class Edge:
 
 
 class Board:
-    """The state of one endpoint. Take `lock` to read or change it; the three conditions share it."""
+    """The state of one endpoint. Take `lock` to read or change it; its condition shares it."""
 
     def __init__(
         self,
@@ -62,7 +62,6 @@ class Board:
         self.me, self.roster, self.run, self.incarnation = me, roster, run, incarnation
         self.settings, self.clock, self.history = settings, clock, history
         self.lock = lock or threading.RLock()
-        self.changed = threading.Condition(self.lock)  # something came, or something that was sent is settled
         self.room = threading.Condition(self.lock)  # something was taken
         # Drawn anew by every process: two with one incarnation are copies of one peer, or one that lost its folder.
         self.life = secrets.randbits(62)
@@ -75,6 +74,7 @@ class Board:
         self.farewell = "stopped"  # the word with which it takes its leave
         self.rewire: Callable[[], None] = lambda: None  # the carrier opens and closes links after a change of roster
         self.keep: Callable[[Roster], object] = lambda roster: None  # where an adopted roster is written first
+        self._sleepers: list[tuple[threading.Condition, Callable[[], bool]]] = []
         self._on_event = on_event
         self._told: set[tuple[str, str]] = set()
         self._names: dict[str, str] = {}  # also of those who are members no more
@@ -83,10 +83,27 @@ class Board:
         self.edges: dict[tuple[str, str], Edge] = {}
         self._wire()
 
+    def sleep(self, seconds: float, ripe: Callable[[], bool]) -> None:
+        """Wait, with the lock held, until it is `ripe`, links or rosters change, or the time is over."""
+        sleeper = (threading.Condition(self.lock), ripe)
+        self._sleepers.append(sleeper)
+        try:
+            sleeper[0].wait(seconds)
+        finally:
+            self._sleepers.remove(sleeper)
+
     def touch(self) -> None:
-        """Something changed that somebody may wait for; call it with the lock."""
+        """Something changed that anybody who waits must see; call it with the lock."""
         self.version += 1
-        self.changed.notify_all()
+        for awake, _ in self._sleepers:
+            awake.notify()
+
+    def arrived(self) -> None:
+        """Something came, or something that was sent is settled: who waits for more than this is left asleep."""
+        self.version += 1
+        for awake, ripe in self._sleepers:
+            if ripe():
+                awake.notify()
 
     def record(self, what: str, **facts: object) -> None:
         """A line of the history, if one is kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from .board import Board
@@ -31,8 +32,10 @@ class Carrier(Protocol):
     def wake(self, peer: str) -> None:
         """There is something to send to this peer."""
 
-    def rest(self, seconds: float) -> None:
-        """Wait, with the board's lock held, until the board changes or the time is over."""
+    def rest(self, seconds: float, ripe: Callable[[], bool]) -> None:
+        """Wait, with the board's lock held, until the board changes or the time is over; arrivals that leave `ripe` false
+        may be slept through.
+        """
 
 
 class TlsCarrier:
@@ -73,9 +76,9 @@ class TlsCarrier:
         if link is not None:
             link.wake()
 
-    def rest(self, seconds: float) -> None:
-        """Wait, with the lock held, until the board changes or the time is over."""
-        self._board.changed.wait(max(seconds, 0.0))
+    def rest(self, seconds: float, ripe: Callable[[], bool]) -> None:
+        """Wait, with the lock held, until it is ripe, links or rosters change, or the time is over."""
+        self._board.sleep(max(seconds, 0.0), ripe)
 
     def _rewire(self) -> None:
         board = self._board

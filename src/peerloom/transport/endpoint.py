@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -156,7 +157,7 @@ class Endpoint:
                 self._go_on()
                 if board.clock() >= end:
                     return False
-                self._carrier.rest(end - board.clock())
+                self._carrier.rest(end - board.clock(), lambda: not self._pending(receipts))
         return True
 
     def _pending(self, receipts: list[Receipt] | None) -> bool:
@@ -196,7 +197,9 @@ class Endpoint:
                     open_ = []
                 lines = self._lateness(open_ if now >= late else [], answers, told, now - begin)
                 if open_ and not lines:
-                    self._carrier.rest(min(end, self._next_look(open_, now, late)) - now)
+                    # Whom people heard of is told of at once; otherwise one look is enough, when all are there.
+                    ripe = partial(self._ripe, open_, all if told else any)
+                    self._carrier.rest(min(end, self._next_look(open_, now, late)) - now, ripe)
             for peer, text in lines:
                 board.tell("late", peer, text)
             if not open_:
@@ -229,7 +232,7 @@ class Endpoint:
         with board.lock:
             while board.news <= seen and board.clock() < end:
                 self._go_on()
-                self._carrier.rest(end - board.clock())
+                self._carrier.rest(end - board.clock(), lambda: board.news > seen)
             return board.news
 
     def _answered(self, want: Wanted, now: float, answers: dict[Wanted, Answer]) -> bool:
@@ -244,6 +247,11 @@ class Endpoint:
         answers[want] = answer
         self._settle(want, answer)
         return True
+
+    def _ripe(self, open_: list[Wanted], some: Callable[[Iterable[bool]], bool]) -> bool:
+        """Whether no more all, or any, of these lack their answer."""
+        inboxes = self._board.inboxes
+        return not some(want.peer in inboxes and inboxes[want.peer].awaits(want.round, want.turn) for want in open_)
 
     def _settle(self, want: Wanted, answer: Answer) -> None:
         """This place is taken, skipped or given up."""

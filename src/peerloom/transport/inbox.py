@@ -104,6 +104,10 @@ class Inbox:
             return Skipped(round)
         return None
 
+    def awaits(self, round: int, turn: int) -> bool:
+        """Whether this place may still be filled."""
+        return (round, turn) >= self.floor and self.look(round, turn) is None
+
     def pass_by(self, round: int, turn: int) -> int:
         """This place is settled, taken or given up: drop it and all before it; how many untaken ones were dropped."""
         self.floor = max(self.floor, (round, turn + 1))

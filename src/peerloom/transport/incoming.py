@@ -87,7 +87,7 @@ class Incoming:
             self._stream.send(Kind.ACK, {"seq": seq, "result": result, "roster_version": self._board.newest.version})
         finally:  # the engine is woken last: it would compete with the acknowledgement for the interpreter
             with self._board.lock:
-                self._board.touch()
+                self._board.arrived()
 
     def _data(self, frame: Waiting) -> str:
         board, header, size = self._board, frame.header, frame.head.body_length

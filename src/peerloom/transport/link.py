@@ -242,7 +242,7 @@ class OutLink(threading.Thread):
                     self._work.wait(board.settings.heartbeat)
                 elif outbox is not None:
                     outbox.refused(entry.seq, why)
-            board.touch()
+            board.arrived()
 
     def _time(self, seconds: float, stream: Stream) -> None:
         edge, dead = self._edge, self._board.settings.dead

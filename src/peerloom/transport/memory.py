@@ -298,5 +298,5 @@ class _MemoryCarrier:
     def wake(self, peer: str) -> None:
         self._network.wake(self._board.me, peer)
 
-    def rest(self, seconds: float) -> None:
+    def rest(self, seconds: float, ripe: Callable[[], bool]) -> None:
         self._network.rest(self._board, seconds)
