@@ -77,9 +77,8 @@ class PostWire:
         self._close(tag, links)
         gone, known, made = self._journal.gone(tag), self._journal.at(tag), list[Decision]()
         acked, sent = np.ones(len(out), bool), dict[int, Vector]()
-        bodies = payload.detach().cpu().numpy()
-        bodies.flags.writeable = False  # so that links send, and keep, this very memory
-        for k, (link, body) in enumerate(zip(out, bodies, strict=True)):
+        rows = payload.numpy(force=True)
+        for k, (link, body) in enumerate(zip(out, _once(rows), strict=True)):
             to = int(links.dst[link])
             if ("untold", to) in gone:
                 acked[k] = False
@@ -92,12 +91,12 @@ class PostWire:
                 self._send(Sent(to, *tag, body), tag[0])
         self._log.forget(tag[0])
         deaf = {decision.row for decision in made} if self._keeps_mean else set()
-        came = np.zeros((len(into), payload.shape[1]), bodies.dtype)
+        came = np.zeros((len(into), payload.shape[1]), rows.dtype)
         arrived = np.zeros(len(into), bool)
         unheard = {row for kind, row in gone if kind == "unheard"}
         heard = [k for k, link in enumerate(into) if int(links.src[link]) not in unheard]
-        rows = [int(links.src[into[k]]) for k in heard]
-        for k, row, answer in zip(heard, rows, self._answers(tag, rows, known), strict=True):
+        sources = [int(links.src[into[k]]) for k in heard]
+        for k, row, answer in zip(heard, sources, self._answers(tag, sources, known), strict=True):
             if row in deaf:  # it was waited for all the same: rounds that wait for nobody would soon be over
                 continue
             if isinstance(answer, Parcel):
@@ -211,17 +210,39 @@ class PostWire:
         self._log.add(sent, receipt, now)
 
 
+def _once(rows: NDArray[Any]) -> list[Vector]:
+    """The rows, read-only. Most messages say the same to every neighbour: neighbouring rows with the same bits become one
+    array, so that it is remembered, and written to a checkpoint, only once.
+    """
+    rows = np.ascontiguousarray(rows)
+    rows.flags.writeable = False
+    bits = rows.view(np.uint8)
+    same = [np.array_equal(bits[k], bits[k + 1]) for k in range(len(rows) - 1)]
+    if not any(same):
+        return list(rows)
+    found = [rows[0].copy()]  # so that the others' memory is free again
+    for row, alike in zip(rows[1:], same, strict=True):
+        found.append(found[-1] if alike else row.copy())
+    for row in found:
+        row.flags.writeable = False
+    return found
+
+
 def _stacked(what: str, entries: list[tuple[Place, Vector]]) -> Pieces:
-    """Hundreds of small arrays would take longer to write than all their numbers: two arrays for all."""
-    about = np.array([(*place, len(body)) for place, body in entries], np.int64).reshape(-1, 4)
-    return {f"{what}-about": [about], what: [body for _, body in entries] or [np.empty(0)]}
+    """Hundreds of small arrays would take longer to write than all their numbers: two arrays for all, and none twice."""
+    pieces, starts, end = list[Vector](), dict[int, int](), 0
+    for _, body in entries:
+        if id(body) not in starts:
+            pieces.append(body)
+            starts[id(body)], end = end, end + len(body)
+    about = np.array([(*place, starts[id(body)], len(body)) for place, body in entries], np.int64).reshape(-1, 5)
+    return {f"{what}-about": [about], what: pieces or [np.empty(0)]}
 
 
 def _unstacked(what: str, memory: Memory) -> Iterator[tuple[Place, Vector]]:
-    start = 0
-    for row, round, turn, length in memory[f"{what}-about"].tolist() if memory else ():
-        yield (row, round, turn), memory[what][start : start + length]
-        start += length
+    bodies: dict[tuple[int, int], Vector] = {}
+    for row, round, turn, start, length in memory[f"{what}-about"].tolist() if memory else ():
+        yield (row, round, turn), bodies.setdefault((start, length), memory[what][start : start + length])
 
 
 def _about(decisions: list[Decision]) -> set[tuple[str, int]]:
