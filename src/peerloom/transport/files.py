@@ -15,8 +15,11 @@ from .failpoints import hit
 __all__ = ["StateFolder", "append_lines", "is_locked", "read_lines", "refuse_loose_permissions", "write_whole"]
 
 
-def write_whole(path: Path, *parts: bytes | memoryview, mode: int = 0o644) -> None:
-    """Write a file so that a reader, or a crash, finds the old content or the new one, never a part."""
+def write_whole(path: Path, *parts: bytes | memoryview, mode: int = 0o644, durable: bool = True) -> None:
+    """Write a file so that a reader, or a crash, finds the old content or the new one, never a part.
+
+    Without `durable` that is promised to readers only: for what is worth nothing after a power cut.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
     try:
@@ -25,13 +28,16 @@ def write_whole(path: Path, *parts: bytes | memoryview, mode: int = 0o644) -> No
             for part in parts:
                 file.write(part)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         hit("before_rename")
         draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
     hit("after_rename")
+    if not durable:
+        return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
