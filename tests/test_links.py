@@ -117,6 +117,35 @@ def test_taking_many_waits_for_all_without_polling(pair):
     timer.join()
 
 
+def test_who_waits_is_woken_when_all_is_there_and_by_any_change_of_links(pair):
+    board, ripe, woken = pair[0]._board, [], []
+    until(lambda: all(link.up for link in pair[0].links()))
+
+    def sleep():
+        with board.lock:
+            woken.append("asleep")
+            board.sleep(10.0, lambda: bool(ripe))
+            woken.append("awake")
+
+    def stir(change):
+        with board.lock:
+            change()
+        time.sleep(0.05)
+
+    for last in (lambda: (ripe.append(1), board.arrived()), board.touch):
+        ripe.clear()
+        woken.clear()
+        thread = threading.Thread(target=sleep)
+        thread.start()
+        while not woken:
+            time.sleep(0.001)
+        stir(board.arrived)
+        assert woken == ["asleep"]
+        stir(last)
+        thread.join(5.0)
+        assert woken == ["asleep", "awake"]
+
+
 def test_skips_and_lateness(pair):
     a, b = pair
     a.skip(4)

@@ -29,6 +29,7 @@ from peerloom.peers.replay import DecisionsWire, replay
 from peerloom.peers.row import RowRun, spec_hash
 from peerloom.peers.shape import Shape
 from peerloom.peers.start import check_deadline, check_free, check_roster
+from peerloom.peers.wire import _once, _stacked, _unstacked
 from peerloom.runs import RunFolder
 from peerloom.schedules import Bernoulli
 from peerloom.testing import graph_for
@@ -394,6 +395,41 @@ def test_a_checkpoint_that_was_cut_is_passed_over(tmp_path):
     keep.save(1, last.state, last.ledger, {})
     with pytest.raises(DataError, match="another experiment"):
         Keep(tmp_path / "other", "two").load(exp.graph, type(last.state))
+
+
+def test_a_checkpoint_joins_the_pieces_that_it_is_given(tmp_path):
+    exp = experiment("DSpodFL")
+    last = simulated(exp)
+    keep, body = Keep(tmp_path, "spec"), np.array([0.0, -0.0, 1.5], np.float32)
+    keep.save(
+        1, last.state, last.ledger, {"sent": [body, body + 1], "about": [np.arange(6).reshape(2, 3)], "none": [np.empty(0)]}
+    )
+    kept = keep.load(exp.graph, type(last.state))
+    assert kept.memory["sent"].tobytes() == body.tobytes() + (body + 1).tobytes()
+    assert kept.memory["about"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert len(kept.memory["none"]) == 0
+    for name, value in last.state._asdict().items():
+        assert torch.equal(getattr(kept.state, name), value)
+    for name, value in last.ledger.arrays().items():
+        assert np.array_equal(kept.ledger.arrays()[name], value)
+
+
+def test_what_all_neighbours_are_sent_is_kept_once():
+    """Bits decide, not values: 0.0 and -0.0 are two parcels. After a crash each neighbour's parcel is what it was."""
+    rows = np.array([[0.0, 1.0], [0.0, 1.0], [-0.0, 1.0], [-0.0, 1.0], [0.0, 1.0]], np.float32)
+    bodies = _once(rows)
+    assert [body.tobytes() for body in bodies] == [row.tobytes() for row in rows]
+    assert bodies[0] is bodies[1]
+    assert bodies[2] is bodies[3]
+    assert bodies[1] is not bodies[2]
+    assert not any(body.flags.writeable for body in bodies)
+    places = [(to, 7, 1) for to in range(5)]
+    pieces = _stacked("sent", list(zip(places, bodies, strict=True)))
+    assert sum(len(piece) for piece in pieces["sent"]) == 6
+    memory = {name: np.concatenate(parts) for name, parts in pieces.items()}
+    again = list(_unstacked("sent", memory))
+    assert [place for place, _ in again] == places
+    assert [body.tobytes() for _, body in again] == [row.tobytes() for row in rows]
 
 
 def test_the_older_checkpoint_is_as_good_as_the_newest(identities, tmp_path, monkeypatch):
