@@ -123,4 +123,4 @@ def _sparse(name: str, features: int, seed: int, nonzero: float) -> Floats:
 
 def _normal(seed: int, stream: str, count: int, width: int) -> Floats:
     u = uniform(seed, stream, 0, np.arange(count), lanes=width)
-    return np.asarray(ndtri(np.maximum(u, 2.0**-54)), np.float64)
+    return np.asarray(ndtri(np.maximum(u, 2.0**-54, out=u), out=u), np.float64)
