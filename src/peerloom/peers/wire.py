@@ -78,17 +78,18 @@ class PostWire:
         gone, known, made = self._journal.gone(tag), self._journal.at(tag), list[Decision]()
         acked, sent = np.ones(len(out), bool), dict[int, Vector]()
         rows = payload.numpy(force=True)
-        for k, (link, body) in enumerate(zip(out, _once(rows), strict=True)):
-            to = int(links.dst[link])
-            if ("untold", to) in gone:
-                acked[k] = False
-            # An earlier life may have sent for the round it was in, so that one holds nothing that is not written down.
-            elif ("held", to) in _about(known) or (not known and tag[0] != self._again and self._crowded(to)):
-                made.append(Decision("held", *tag, to))
-                acked[k] = False
-            else:
-                sent[to] = body
-                self._send(Sent(to, *tag, body), tag[0])
+        with self._post.together():
+            for k, (link, body) in enumerate(zip(out, _once(rows), strict=True)):
+                to = int(links.dst[link])
+                if ("untold", to) in gone:
+                    acked[k] = False
+                # An earlier life may have sent for the round it was in, so that one holds nothing that is not written down.
+                elif ("held", to) in _about(known) or (not known and tag[0] != self._again and self._crowded(to)):
+                    made.append(Decision("held", *tag, to))
+                    acked[k] = False
+                else:
+                    sent[to] = body
+                    self._send(Sent(to, *tag, body), tag[0])
         self._log.forget(tag[0])
         deaf = {decision.row for decision in made} if self._keeps_mean else set()
         came = np.zeros((len(into), payload.shape[1]), rows.dtype)

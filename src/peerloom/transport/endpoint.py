@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -69,6 +70,7 @@ class Endpoint:
 
     def _build(self, board: Board, carrier: Carrier, release: Callable[[], None]) -> None:
         self._board, self._carrier, self._release = board, carrier, release
+        self._unwoken: list[str] | None = None  # whom parcels wait for that are being sent together
         board.record("start", incarnation=board.incarnation, version=board.roster.version, epoch=board.roster.epoch)
 
     # -- life
@@ -130,8 +132,30 @@ class Endpoint:
             if board.closed("out", peer):
                 return Receipt(peer, "refused", "no_link")
             receipt = self._outbox(peer).put(parcel, keep, board.roster.epoch, board.clock())
+            if self._unwoken is not None:
+                self._unwoken.append(peer)
+                return receipt
         self._carrier.wake(peer)
         return receipt
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Parcels sent within go out when it ends, or when something is waited for: links that are woken one by one would
+        only wait for the interpreter, which who sends still holds.
+        """
+        with self._board.lock:
+            self._unwoken = []
+        try:
+            yield
+        finally:
+            self._go(last=True)
+
+    def _go(self, last: bool = False) -> None:
+        """Wake the links of all that was sent together so far."""
+        with self._board.lock:
+            peers, self._unwoken = self._unwoken or [], None if last or self._unwoken is None else []
+            for peer in peers:
+                self._carrier.wake(peer)
 
     def skip(self, round: int, peer: str | None = None) -> None:
         """Tell a neighbour, or all, that nothing more is sent for rounds up to this one."""
@@ -150,6 +174,7 @@ class Endpoint:
 
     def settle(self, receipts: list[Receipt] | None, deadline_seconds: float) -> bool:
         """Wait until none of these, or with None nothing at all, is pending; False if the deadline came first."""
+        self._go()
         board = self._board
         end = board.clock() + deadline_seconds
         with board.lock:

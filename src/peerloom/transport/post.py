@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 from .roster import Roster
@@ -38,6 +39,9 @@ class Post(Protocol):
 
     def close(self) -> None:
         """Say goodbye and end every thread."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Parcels sent within go out when it ends, or when something is waited for."""
 
     def send(self, peer: str, parcel: Parcel, keep: Keep = "every") -> Receipt:
         """Queue a parcel for a neighbour; returns at once. Where there is no link any more it is refused ('no_link').
