@@ -151,7 +151,7 @@ def follow(walk):
         token = desk.stderr.readline().strip()
         assert "Waiting" in desk.stderr.readline()
         assert site in walk.run(join, site, token=token)[0]
-        assert f"{site} is a member now" in desk.communicate(timeout=20)[0]
+        assert f"{site} is a member now" in desk.communicate(timeout=60)[0]
     keys = [walk.root / site / "peer" / "identity.key" for site in SITES]
     assert len({key.read_bytes() for key in keys}) == 4
     assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}

@@ -70,7 +70,7 @@ def test_mass_and_order_survive_kills_and_stops(tmp_path):
         time.sleep(0.5)
         (tmp_path / "finish").touch()
         for number, process in enumerate(running):
-            assert process.wait(30) == 0, (tmp_path / f"errors-{number}").read_text()
+            assert process.wait(90) == 0, (tmp_path / f"errors-{number}").read_text()
     finally:
         for process in running:
             process.kill()

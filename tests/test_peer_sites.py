@@ -269,7 +269,7 @@ def test_started_twice_and_other_files(sites):
     other.write_text(two.file.read_text().replace("lr = 0.05", "lr = 0.06"))
     two.start(1, file=other)
     twice = two.start(0, "--listen", f"127.0.0.1:{free_ports(1)[0]}")
-    assert twice.wait(30) == 5
+    assert twice.wait(90) == 5
     assert "in use by another process of this peer" in two.said(0)
     exp = only_experiment(other)
     wait_for(lambda: "row-1 refuses this peer: wrong_run (the two run different" in two.said(0), 20)
@@ -279,7 +279,7 @@ def test_started_twice_and_other_files(sites):
     assert "neighbours refused this peer" in told
     assert "the two run different experiment files" in told
     # row 0's port is taken by row 0: another experiment of the same peer cannot listen there
-    assert two.start(0, file=other).wait(30) == 5
+    assert two.start(0, file=other).wait(90) == 5
     assert "Cannot listen on 127.0.0.1" in two.said(0)
 
 
