@@ -89,6 +89,30 @@ def test_crashes_never_double_or_reorder_within_one_life(seed, steps):
     assert seen == sorted(set(seen))
 
 
+def test_what_is_sent_together_goes_out_at_the_end_or_when_something_is_waited_for(monkeypatch):
+    network, woken = MemoryNetwork(PAIR, RUN, 1), []
+    with network.endpoint(A) as a, network.endpoint(B):
+        wake = a._carrier.wake
+        monkeypatch.setattr(a._carrier, "wake", lambda peer: (woken.append(peer), wake(peer)))
+        with a.together():
+            first = a.send(B, parcel(1))
+            assert not woken
+            assert a.settle([first], 10.0)
+            assert woken == [B]
+            a.send(B, parcel(2))
+            a.send(B, parcel(3))
+            assert woken == [B]
+        assert woken == [B] * 3
+        for waiting in (lambda: a.take(B, 1, 0, 0.01), lambda: a.wait_news(0, 0.01)):
+            with a.together():
+                a.send(B, parcel(4))
+                before = len(woken)
+                waiting()
+                assert len(woken) == before + 1
+        a.send(B, parcel(5))
+        assert woken == [B] * 6
+
+
 def test_a_restarted_receiver_gets_the_rounds_it_asks_for():
     network = MemoryNetwork(PAIR, RUN, 1, settings=Settings(retain=3))
     a, b = network.endpoint(A), network.endpoint(B)

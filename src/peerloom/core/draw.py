@@ -31,7 +31,7 @@ _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 _LOW, _SHIFT = np.uint64(0xFFFFFFFF), np.uint64(32)
 _NOTHING = np.empty(0)
-_AT_ONCE = 1 << 14  # Philox blocks made together: more leave the cache, and take twice as long
+_BLOCKS = 1 << 14  # of Philox made together: more leave the cache, and take twice as long
 
 
 def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
@@ -89,7 +89,7 @@ def uniform(seed: int, stream: str, rounds: Ids | int, ids: Ids, lanes: int = 1)
     block = np.arange((lanes + 1) // 2, dtype=np.uint64)[None, None, :]  # one Philox block holds two doubles
     shape = np.broadcast_shapes(t.shape, i.shape, block.shape)
     pair, key = np.empty((*shape, 2)), _key(seed, stream)
-    some = max(1, _AT_ONCE // max(1, shape[0] * shape[2]))
+    some = max(1, _BLOCKS // max(1, shape[0] * shape[2]))
     for first in range(0, shape[1], some):
         part = i[:, first : first + some]
         counter = tuple(

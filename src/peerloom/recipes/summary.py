@@ -38,24 +38,26 @@ _FORMS = {"paper": "as in the paper", "fit": "smaller", "tiny": "tiny, nothing d
 
 def find_outcomes(places: Sequence[Path]) -> list[dict[str, Any]]:
     """The outcomes at or below these folders, paper by paper, each with the folder it lies in."""
-    files = [file for place in places for file in sorted(place.rglob(FILE))]
-    if not files:
+    found = _documents(places, FILE)
+    if not found:
         raise DataError(
             f"There is no {FILE} below {', '.join(map(str, places))}. Give folders that `peerloom reproduce` made."
         )
-    found = []
-    for file in files:
-        try:
-            found.append(json.loads(file.read_text(encoding="utf-8")) | {"folder": str(file.parent)})
-        except ValueError as error:
-            raise DataError(f"{file} cannot be read ({error}). Give the reproduction's command again.") from error
-    return sorted(found, key=lambda one: (str(one["paper"]), _ranked(str(one["figure"]))))
+    return found
 
 
 def find_estimates(places: Sequence[Path]) -> list[dict[str, Any]]:
     """What `--estimate` has left at or below these folders, paper by paper."""
-    files = [file for place in places for file in sorted(place.rglob(ESTIMATE))]
-    found: list[dict[str, Any]] = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    return _documents(places, ESTIMATE)
+
+
+def _documents(places: Sequence[Path], name: str) -> list[dict[str, Any]]:
+    found = []
+    for file in (file for place in places for file in sorted(place.rglob(name))):
+        try:
+            found.append(json.loads(file.read_text(encoding="utf-8")) | {"folder": str(file.parent)})
+        except ValueError as error:
+            raise DataError(f"{file} cannot be read ({error}). Give the reproduction's command again.") from error
     return sorted(found, key=lambda one: (str(one["paper"]), _ranked(str(one["figure"]))))
 
 

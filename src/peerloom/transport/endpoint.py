@@ -206,6 +206,7 @@ class Endpoint:
 
     def take_all(self, wanted: list[Wanted], deadline_seconds: float) -> dict[Wanted, Answer]:
         """The same for many at once: returns as soon as each is there, skipped or given up."""
+        self._go()
         board, answers = self._board, dict[Wanted, Answer]()
         open_, begin = sorted(set(wanted)), board.clock()
         end, late = begin + deadline_seconds, begin + board.settings.late
@@ -252,6 +253,7 @@ class Endpoint:
 
     def wait_news(self, seen: int, deadline_seconds: float) -> int:
         """Wait until more than `seen` parcels and skips have arrived in all; the count now."""
+        self._go()
         board = self._board
         end = board.clock() + deadline_seconds
         with board.lock:
