@@ -36,6 +36,8 @@ class _Ends(NamedTuple):
     into: list[tuple[Tensor, Tensor]]
     out: list[tuple[Tensor, Tensor]]
     late: list[tuple[Tensor, Tensor]]
+    mass: Tensor  # the sums of the weights, by which rows that arrive whole are weighed
+    sent: Tensor
 
 
 class LinkMixer:
@@ -62,25 +64,30 @@ class LinkMixer:
         cargo = tuple(Cargo(part.shape[1], law.counts_sent) for part, law in zip(packed, laws, strict=True))
         came = self._wire.swap(tag, links, out, _joined(packed, 1), into, cargo)
         every = bool(came.arrived.all() and came.acked.all())
-        payload = came.payload if every else came.payload[torch.from_numpy(np.flatnonzero(came.arrived))]
-        into, acked = into[came.arrived], out[came.acked]
-        gone = there if every else self._parts(links, acked, tag, n)
+        payload, mine, gone = came.payload, packed, there
+        if not every:
+            payload = payload[torch.from_numpy(np.flatnonzero(came.arrived))]
+            mine = [part[torch.from_numpy(np.flatnonzero(came.acked))] for part in packed]
+            into, out = into[came.arrived], out[came.acked]
+            gone = self._parts(links, out, tag, n)
         # What was drawn need not be drawn again.
-        got = gone if np.array_equal(into, acked) else self._parts(links, into, tag, n)
+        got = gone if np.array_equal(into, out) else self._parts(links, into, tag, n)
         widths = [part.shape[1] for part in packed]
         theirs = torch.split(payload, widths, dim=1)
         late = [_share(came.late, widths, k) for k in range(len(laws))]
-        mine = packed if every else [part[torch.from_numpy(np.flatnonzero(came.acked))] for part in packed]
         size = self._size(n)
         mixed = [self._combine(*parts, links, size, got, gone) for parts in zip(laws, theirs, mine, late, strict=True)]
         return mixed, links.dst[into]
 
     def _pack(self, law: Offer, links: Links, out: Ids, parts: list[_Part]) -> Tensor:
-        senders = self._rows(links.src[out])
         if law.packed is not None:
             assert law.packed.rows is not None  # rows are packed wherever a wire may carry them
-            return law.packed.rows[senders]
-        return _joined([self._message.pack(law.value[senders[part.at]], part.trip) for part in parts], 0)
+            return self._by_sender(law.packed.rows, links, out)
+        return _joined([self._message.pack(self._by_sender(law.value, links, part.ids), part.trip) for part in parts], 0)
+
+    def _by_sender(self, rows: Tensor, links: Links, ids: Ids) -> Tensor:
+        """The row that each link carries; a single one goes to every receiver, and is not copied for each."""
+        return rows.expand(len(ids), -1) if len(rows) == 1 else rows[self._rows(links.src[ids])]
 
     def _combine(
         self,
@@ -103,23 +110,26 @@ class LinkMixer:
         ends = self._ends(links, law.weight, size, *ids, np.array([row.link for row in overdue], np.int64).tobytes())
         if not len(ends.touched):
             return others
+        whole = law.packed is not None or self._message.fit == "whole"
         total, mass, sent = (_Sum(len(ends.touched), x) for _ in range(3))
         for part, (to, weight) in zip(got, ends.into, strict=True):
             values, mask = self._unpack(law, theirs[part.at], n, part)
             total.add(to, values if law.weight == "one" else weight * values)
-            mass.add(to, mask if law.weight == "one" else weight * mask)
+            if not whole:
+                mass.add(to, mask if law.weight == "one" else weight * mask)
         for row, (to, weight) in zip(overdue, ends.late, strict=True):
             trip = self._trip(links, np.array([row.link]), row.tag)
             values, _ = self._message.unpack(row.row[None], n, trip)
             if row.own is not None:  # drawn for the pair, so both directions hold the same coordinates
                 values = values - self._message.unpack(row.own[None], n, trip)[0]
             total.add(to, weight * values)
-        for part, (by, weight) in zip(givers, ends.out, strict=True):
+        for part, (by, weight) in zip(givers, ends.out, strict=True) if not whole else ():
             _, given = self._unpack(law, mine[part.at], n, part)
             sent.add(by, weight * given)
-        scale, own = law.weigh(mass.value, sent.value)
-        mixed: Tensor = scale * total.value + own * x[ends.touched]
-        return mixed if len(ends.touched) == len(x) else others.index_copy(0, ends.touched, mixed)
+        scale, own = law.weigh(ends.mass, ends.sent) if whole else law.weigh(mass.value, sent.value)
+        if len(ends.touched) == len(x):
+            return scale * total.value + own * x  # type: ignore[no-any-return]
+        return others.index_copy(0, ends.touched, scale * total.value + own * x[ends.touched])
 
     def _find_ends(
         self, links: Links, kind: Literal["a", "b", "one"], size: int, got: bytes, gone: bytes, late: bytes
@@ -139,11 +149,20 @@ class LinkMixer:
                 for at in (_slices(len(ids), size) if len(ids) else [])
             ]
 
+        def summed(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
+            total = _Sum(len(touched), torch.empty(0, dtype=self._place.dtype, device=self._place.device))
+            for where, weight in parts:
+                total.add(where, weight)
+            return total.value
+
+        got_by, given_by = parts(into, links.dst[into], size), parts(out, links.src[out], size)
         return _Ends(
             torch.from_numpy(touched).to(self._place.device),
-            parts(into, links.dst[into], size),
-            parts(out, links.src[out], size),
+            got_by,
+            given_by,
             parts(overdue, links.dst[overdue], 1),
+            summed(got_by),
+            summed(given_by),
         )
 
     def _unpack(self, law: Offer, packed: Tensor, n: int, part: _Part) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ place, a link is charged where it is sent from), and every paper's delay can be 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -134,7 +135,9 @@ class Ledger:
 
     def copy(self) -> Ledger:
         """A ledger with the same figures that no longer follows the run."""
-        twin, mine = Ledger(self.network), self.arrays()
-        for name, values in twin.arrays().items():
-            values[...] = mine[name]
+        twin = copy(self)
+        twin.rows = RowAccount(*(values.copy() for values in vars(self.rows).values()))
+        twin.layers = {
+            name: LinkAccount(*(values.copy() for values in vars(account).values())) for name, account in self.layers.items()
+        }
         return twin
