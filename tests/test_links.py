@@ -38,8 +38,15 @@ def ports():
     return free_ports(3)
 
 
+@pytest.fixture(params=["in turns", "alone"])
+def carried(request, monkeypatch):
+    """Links of small parcels take turns in one thread, those of large ones have a thread each: both must do all."""
+    if request.param == "alone":
+        monkeypatch.setattr("peerloom.transport.carrier._SMALL", 0)
+
+
 @pytest.fixture
-def pair(tmp_path, ports):
+def pair(tmp_path, ports, carried):
     roster = federation(2, [(0, 1), (1, 0)], ports)
     with endpoint(0, roster, tmp_path, ports[0]) as a, endpoint(1, roster, tmp_path, ports[1]) as b:
         yield a, b
@@ -176,6 +183,7 @@ def test_asynchronous_peers_see_the_newest(pair):
     assert tally.superseded > 0
 
 
+@pytest.mark.usefixtures("carried")
 def test_a_peer_that_runs_ahead_waits_without_being_taken_for_dead(tmp_path, ports):
     roster = federation(2, [(0, 1)], ports)
     settings = replace(QUICK, inbox=2, dead=0.8)
@@ -216,6 +224,7 @@ def through_middle(tmp_path, ports, **faults):
     return middle, endpoint(0, roster, tmp_path, ports[0]), endpoint(1, roster, tmp_path, ports[1])
 
 
+@pytest.mark.usefixtures("carried")
 def test_flipped_bytes_and_cuts_change_nothing(tmp_path, ports):
     middle, a, b = through_middle(tmp_path, ports, flip=0.03, cut=0.03, seed=2)
     rounds, ahead = 120, 12
@@ -237,6 +246,7 @@ def test_flipped_bytes_and_cuts_change_nothing(tmp_path, ports):
     middle.close()
 
 
+@pytest.mark.usefixtures("carried")
 def test_a_silent_link_is_found_dead_and_comes_back(tmp_path, ports):
     middle, a, b = through_middle(tmp_path, ports)
     with a, b:
@@ -294,7 +304,7 @@ def test_slow_is_not_dead(tmp_path, ports, monkeypatch):
     def dripping(self, into):
         if len(into) > 100_000:
             time.sleep(0.12)
-        original(self, into)
+        return original(self, into)
 
     with (
         endpoint(0, roster, tmp_path, ports[0], run, settings) as a,
@@ -480,10 +490,10 @@ def test_a_later_version_is_told_so_whichever_side_dials(tmp_path, ports, monkey
         assert refused(b, "protocol_version")
 
     def from_a_later_version(stream):
-        return read_prefix(b"PLM1\x02" + bytes(23)) if threading.current_thread().name == "to-peer-1" else read(stream)
+        return read_prefix(b"PLM1\x02" + bytes(23)) if threading.current_thread().name == "to-peer-1" else reading(stream)
 
-    read = Stream.read
-    monkeypatch.setattr(Stream, "read", from_a_later_version)
+    reading = Stream.reading
+    monkeypatch.setattr(Stream, "reading", from_a_later_version)
     with endpoint(0, roster, tmp_path, ports[0], on_event=events.append) as a, endpoint(1, roster, tmp_path, ports[1]):
         assert refused(a, "protocol_version")
     assert sum("versions of Peerloom" in event.text for event in events) == 2
@@ -645,6 +655,7 @@ def test_a_copy_of_a_peer_with_the_same_incarnation_is_refused(tmp_path, ports):
 # -- rosters while links are open
 
 
+@pytest.mark.usefixtures("carried")
 def test_a_new_roster_spreads_and_a_removed_member_is_cut_off_at_once(tmp_path, ports):
     roster = federation(3, [(0, 1), (2, 1), (1, 0)], ports)
     ids = [member.id for member in roster.members]
@@ -670,6 +681,7 @@ def test_a_new_roster_spreads_and_a_removed_member_is_cut_off_at_once(tmp_path, 
         assert [b.take(ids[0], round, 0, 5.0).epoch for round in (2, 3)] == [0, 0]
 
 
+@pytest.mark.usefixtures("carried")
 def test_peers_bring_each_other_the_newer_roster(tmp_path, ports):
     roster = federation(2, [(0, 1)], ports)
     newer = roster.amended(identity(0), run="agreed")

@@ -17,6 +17,7 @@ from .inbox import Inbox
 from .outbox import Entry, Outbox
 from .reasons import ALARMS, explained
 from .roster import Roster, RosterForkError
+from .turns import Turn
 from .types import Event, LinkState, RunIdentity, Settings, Tally
 
 __all__ = ["Board", "Edge"]
@@ -62,7 +63,7 @@ class Board:
         self.me, self.roster, self.run, self.incarnation = me, roster, run, incarnation
         self.settings, self.clock, self.history = settings, clock, history
         self.lock = lock or threading.RLock()
-        self.room = threading.Condition(self.lock)  # something was taken
+        self.crowded: set[Turn] = set()  # links that wait for something to be taken
         # Drawn anew by every process: two with one incarnation are copies of one peer, or one that lost its folder.
         self.life = secrets.randbits(62)
         self.version = 0
@@ -105,6 +106,11 @@ class Board:
             if ripe():
                 awake.notify()
 
+    def make_room(self) -> None:
+        """Something was taken, or is wanted no more: links that wait for room look again. Call it with the lock."""
+        for turn in self.crowded:
+            turn.wake()
+
     def record(self, what: str, **facts: object) -> None:
         """A line of the history, if one is kept."""
         if self.history is not None:
@@ -125,7 +131,7 @@ class Board:
         with self.lock:
             self.halted, self.farewell = self.halted or why, word
             self.touch()
-            self.room.notify_all()
+            self.make_room()
 
     # -- links going up and down
 
@@ -240,7 +246,7 @@ class Board:
         self._wire()
         self._halt_if_removed(roster)
         self.touch()
-        self.room.notify_all()
+        self.make_room()
         self.record("adopt", version=roster.version, epoch=roster.epoch)
 
     def _tell_in_use(self, roster: Roster) -> None:
@@ -292,7 +298,8 @@ class Board:
             reason = {"why": entry.receipt.reason} if what == "refuse" else {}
             self.record(what, channel=channel, keep=entry.keep, incarnation=self.incarnation, **facts, **reason)
 
-        return Outbox(peer, self.settings.outbox, self.settings.retain, note)
+        noted = {} if self.history is None else {"note": note}
+        return Outbox(peer, self.settings.outbox, self.settings.retain, **noted)
 
     def _age(self, edge: Edge, now: float) -> float:
         oldest = self.outboxes[edge.peer].oldest() if edge.direction == "out" else None

@@ -10,9 +10,11 @@ from typing import Protocol
 from .board import Board
 from .link import Credentials, OutLink
 from .listener import Listener
+from .turns import Alone, InTurns
 
 __all__ = ["Carrier", "TlsCarrier"]
 
+_SMALL = 1 << 18  # bytes of the largest parcel, up to which links take turns in one thread
 _GOODBYE = 0.5  # seconds in which all links together may finish what they are at
 
 
@@ -43,7 +45,9 @@ class TlsCarrier:
 
     def __init__(self, board: Board, credentials: Credentials, listen: tuple[str, int]) -> None:
         self._board, self._credentials = board, credentials
-        self._listener = Listener(board, credentials, listen)
+        largest = max(size for channel in board.run.channels.values() for size in channel.sizes)
+        self._carry: InTurns | Alone = InTurns() if largest <= _SMALL else Alone()
+        self._listener = Listener(board, credentials, self._carry, listen)
         self._links: dict[str, OutLink] = {}
         self._started = self._stopped = False
         self.port = self._listener.port
@@ -53,6 +57,7 @@ class TlsCarrier:
         """Listen and dial."""
         if not self._started:
             self._started = True
+            self._carry.start()
             self._listener.start()
             self._rewire()
 
@@ -69,6 +74,7 @@ class TlsCarrier:
         for link in links:
             link.end(max(0.0, end - time.monotonic()))
         self._listener.stop()
+        self._carry.stop()
 
     def wake(self, peer: str) -> None:
         """There is something to send to this peer."""
@@ -95,6 +101,6 @@ class TlsCarrier:
                 link.wake()  # a newer roster is to be passed on
             for peer in board.outboxes:
                 if peer not in self._links and not board.barred(peer):
-                    self._links[peer] = OutLink(board, self._credentials, peer)
+                    self._links[peer] = OutLink(board, self._credentials, self._carry, peer)
                     self._links[peer].start()
         self._listener.rewire()

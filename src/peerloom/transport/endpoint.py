@@ -152,6 +152,8 @@ class Endpoint:
 
     def _go(self, last: bool = False) -> None:
         """Wake the links of all that was sent together so far."""
+        if self._unwoken is None:
+            return
         with self._board.lock:
             peers, self._unwoken = self._unwoken or [], None if last or self._unwoken is None else []
             for peer in peers:
@@ -221,6 +223,7 @@ class Endpoint:
                         self._settle(want, None)
                         answers[want] = None
                     open_ = []
+                board.make_room()
                 lines = self._lateness(open_ if now >= late else [], answers, told, now - begin)
                 if open_ and not lines:
                     # Whom people heard of is told of at once; otherwise one look is enough, when all are there.
@@ -237,7 +240,7 @@ class Endpoint:
             self._board.want = round
             for peer, inbox in self._board.inboxes.items():
                 self._board.edges["in", peer].frames["stale"] += inbox.expect(round, (missed or {}).get(peer, ()))
-            self._board.room.notify_all()  # a link may wait for room that older parcels took
+            self._board.make_room()  # a link may wait for room that older parcels took
 
     def late(self, peer: str) -> list[Parcel]:
         """What came after it was given up, in order, each once."""
@@ -286,7 +289,6 @@ class Endpoint:
         if inbox is not None:
             leave = inbox.give_up if answer is None else inbox.pass_by
             self._board.edges["in", want.peer].frames["stale"] += leave(want.round, want.turn)
-            self._board.room.notify_all()
 
     def _next_look(self, open_: list[Wanted], now: float, late: float) -> float:
         """When to look again although nothing came: links may have been down for too long, and people want to know."""

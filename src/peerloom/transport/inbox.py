@@ -77,7 +77,8 @@ class Inbox:
             self.missed.remove(place)
             self._late.append(parcel)
             return "applied"
-        self.missed = {missed for missed in self.missed if missed > place}  # parcels come in order: those never will
+        if self.missed:
+            self.missed = {missed for missed in self.missed if missed > place}  # parcels come in order: those never will
         if place < self.floor:
             return "stale"
         self._rounds[place] = parcel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from .inbox import Inbox, RefusedError, judge_values
 from .reasons import FAREWELLS
 from .stream import Stream, Waiting
 from .tls import reason_of
+from .turns import Carry, Talk, Turn, Wait
 from .types import Parcel
 
 __all__ = ["Incoming"]
@@ -23,17 +25,17 @@ class Incoming:
 
     def __init__(self, board: Board, stream: Stream, peer: str, incarnation: int) -> None:
         self._board, self._stream, self._peer, self._incarnation = board, stream, peer, incarnation
+        self._turn = Turn(self._listening(), stream)
         self._edge = board.edges["in", peer]
         self._largest = max(size for channel in board.run.channels.values() for size in channel.sizes)
 
-    def run(self, dismiss: Callable[[str, Stream], bool]) -> None:
+    def run(self, carry: Carry, dismiss: Callable[[str, Stream], bool]) -> None:
         """Answer until the other side says goodbye or the connection breaks; then `dismiss` it."""
         board, why = self._board, "closed"
         self._stream.set_patience(board.settings.dead)
         board.went_up(self._edge)
         try:
-            while self._answer(self._stream.read()):
-                pass
+            carry(self._turn)
             why = "goodbye"
         except FrameError as error:
             why = error.reason
@@ -48,15 +50,19 @@ class Incoming:
             else:
                 self._edge.reconnects["replaced"] += 1
 
-    def _answer(self, frame: Waiting) -> bool:
-        if frame.kind is Kind.DATA:
-            self._settle(frame, self._data)
-        elif frame.kind is Kind.SKIP:
-            self._settle(frame, self._skip)
+    def _listening(self) -> Talk[None]:
+        going = True
+        while going:
+            frame = yield from self._stream.reading()
+            going = yield from self._answering(frame)
+
+    def _answering(self, frame: Waiting) -> Talk[bool]:
+        if frame.kind in (Kind.DATA, Kind.SKIP):
+            yield from self._settling(frame)
         elif frame.kind is Kind.PING:
-            self._stream.send(Kind.PONG, {**frame.header, "roster_version": self._board.newest.version})
+            yield from self._stream.sending(Kind.PONG, {**frame.header, "roster_version": self._board.newest.version})
         elif frame.kind is Kind.ROSTER:
-            self._roster(frame)
+            yield from self._evening(frame)
         elif frame.kind is Kind.BYE:
             if frame.header["why"] in FAREWELLS:
                 self._board.refuse(self._peer, f"by_peer_{frame.header['why']}")
@@ -65,31 +71,32 @@ class Incoming:
             raise FrameError("out_of_turn", frame.kind.name)
         return True
 
-    def _settle(self, frame: Waiting, apply: Callable[[Waiting], str]) -> None:
+    def _settling(self, frame: Waiting) -> Talk[None]:
         """Apply a numbered frame and say what became of it."""
         seq, size = frame.header["seq"], frame.head.body_length
         if frame.header["incarnation"] != self._incarnation:
             raise FrameError("out_of_turn", "another incarnation than HELLO's")
         try:
-            result = apply(frame)
+            result = (yield from self._applying(frame)) if frame.kind is Kind.DATA else self._skip(frame)
         except RefusedError as refusal:
             with self._board.lock:
                 self._edge.frames[f"refused_{refusal.why}"] += 1
                 self._edge.bytes["refused"] += size
             self._board.refuse(self._peer, refusal.why)
-            self._stream.send(Kind.REFUSE, {"seq": seq, "why": refusal.why})
+            yield from self._stream.sending(Kind.REFUSE, {"seq": seq, "why": refusal.why})
             return
         with self._board.lock:
             self._edge.frames[result] += 1
             self._edge.bytes[result] += size
         try:
             hit("after_apply_before_ack")
-            self._stream.send(Kind.ACK, {"seq": seq, "result": result, "roster_version": self._board.newest.version})
+            answer = {"seq": seq, "result": result, "roster_version": self._board.newest.version}
+            yield from self._stream.sending(Kind.ACK, answer)
         finally:  # the engine is woken last: it would compete with the acknowledgement for the interpreter
             with self._board.lock:
                 self._board.arrived()
 
-    def _data(self, frame: Waiting) -> str:
+    def _applying(self, frame: Waiting) -> Talk[str]:
         board, header, size = self._board, frame.header, frame.head.body_length
         if size > self._largest:
             raise FrameError("oversized", f"{size} bytes")  # ends the connection: so much is not even read past
@@ -100,24 +107,23 @@ class Incoming:
             with board.lock:
                 new = self._inbox().admit(header["epoch"], (header["incarnation"], header["seq"]), board.roster.epoch)
         except RefusedError:
-            self._stream.discard(frame)
+            yield from self._stream.skipping(frame)
             raise
         if not new:
-            self._stream.discard(frame)
+            yield from self._stream.skipping(frame)
             return "duplicate"
         body = np.empty(size // np.dtype(channel.dtype).itemsize, np.dtype(channel.dtype).newbyteorder("<"))
-        self._stream.body(frame, body.data.cast("B"), board.settings.heartbeat)
+        yield from self._stream.filling(frame, body.data.cast("B"), board.settings.heartbeat)
         judge_values(body, board.settings.largest_norm)
         body.flags.writeable = False
-        order = {key: header[key] for key in ("epoch", "incarnation", "seq")}
-        parcel = Parcel(header["channel"], header["round"], header["turn"], body, self._peer, **order)
+        order = header["epoch"], header["incarnation"], header["seq"]
+        parcel = Parcel(header["channel"], header["round"], header["turn"], body, self._peer, *order)
         hit("before_apply")
-        if header["keep"] == "every":
-            self._wait_for_room(parcel)
+        if header["keep"] == "every" and self._full():
+            yield from self._waiting_for_room(parcel)
         with board.lock:
             result = self._inbox().deliver(parcel, header["keep"], board.roster.epoch)
-            place = {"round": parcel.round, "turn": parcel.turn, "channel": parcel.channel, "keep": header["keep"]}
-            board.record("apply", **{"from": self._peer}, result=result, life=board.incarnation, **order, **place)
+            self._record(result, header, parcel.turn, parcel.channel, header["keep"])
             board.news += 1
         return result
 
@@ -126,34 +132,45 @@ class Incoming:
         with board.lock:
             order = (header["incarnation"], header["seq"])
             result = self._inbox().skip(header["round"], header["epoch"], order, board.roster.epoch)
-            place = {"round": header["round"], "turn": 0, "channel": -1, "keep": "newest"}
-            order_ = {key: header[key] for key in ("epoch", "incarnation", "seq")}
-            board.record("apply", **{"from": self._peer}, result=result, life=board.incarnation, **order_, **place)
+            self._record(result, header, 0, -1, "newest")
             board.news += 1
         return result
 
-    def _wait_for_room(self, parcel: Parcel) -> None:
-        """A peer that runs ahead waits for its acknowledgement, and hears every second that this one is alive."""
-        board, place = self._board, (parcel.round, parcel.turn)
-        while True:
-            with board.lock:
-                inbox = self._inbox()
-                if len(inbox) < board.settings.inbox or place < inbox.floor:
-                    return
-                board.room.wait(board.settings.heartbeat)
-                if len(self._inbox()) < board.settings.inbox:
-                    return
-            self._stream.send(Kind.PROGRESS, {"received": 0})
+    def _record(self, result: str, header: dict[str, Any], turn: int, channel: int, keep: str) -> None:
+        board = self._board
+        if board.history is not None:
+            order = {key: header[key] for key in ("epoch", "incarnation", "seq", "round")}
+            facts = {"from": self._peer, "life": board.incarnation, "turn": turn, "channel": channel, "keep": keep}
+            board.record("apply", result=result, **facts, **order)
 
-    def _roster(self, frame: Waiting) -> None:
+    def _waiting_for_room(self, parcel: Parcel) -> Talk[None]:
+        """A peer that runs ahead waits for its acknowledgement, and hears every second that this one is alive."""
+        board, pause = self._board, Wait(0, self._board.settings.heartbeat)
+        while self._full():
+            with board.lock:
+                if (parcel.round, parcel.turn) < self._inbox().floor:
+                    return
+                board.crowded.add(self._turn)
+            try:
+                if (yield pause):
+                    yield from self._stream.sending(Kind.PROGRESS, {"received": 0})
+            finally:
+                with board.lock:
+                    board.crowded.discard(self._turn)
+
+    def _evening(self, frame: Waiting) -> Talk[None]:
         board = self._board
         if frame.header["want"]:
-            self._stream.send(Kind.ROSTER, {"want": False}, board.newest.to_bytes())
+            yield from self._stream.sending(Kind.ROSTER, {"want": False}, board.newest.to_bytes())
             return
         data = bytearray(frame.head.body_length)
-        self._stream.body(frame, memoryview(data))
-        self._stream.send(Kind.ROSTER, {"want": False})
+        yield from self._stream.filling(frame, memoryview(data))
+        yield from self._stream.sending(Kind.ROSTER, {"want": False})
         board.brought(bytes(data))
+
+    def _full(self) -> bool:
+        """Whether there is room for no more; needs no lock, since only this talk adds to the inbox."""
+        return len(self._inbox()) >= self._board.settings.inbox
 
     def _inbox(self) -> Inbox:
         inbox = self._board.inboxes.get(self._peer)

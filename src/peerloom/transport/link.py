@@ -20,6 +20,7 @@ from .reasons import ALARMS
 from .roster import Roster, parse_address
 from .stream import Stream, tune
 from .tls import client_context, peer_of, reason_of, server_context
+from .turns import Carry, Talk, Turn, Wait, carried_alone
 
 __all__ = ["Credentials", "OutLink"]
 
@@ -56,25 +57,29 @@ class _RefusedLinkError(PeerError):
 class OutLink(threading.Thread):
     """Delivers what the outbox holds, in order and once, over as many connections as it takes."""
 
-    def __init__(self, board: Board, credentials: Credentials, peer: str) -> None:
+    def __init__(self, board: Board, credentials: Credentials, carry: Carry, peer: str) -> None:
         super().__init__(name=f"to-{board.name(peer)}", daemon=True)
-        self._board, self._credentials, self._peer = board, credentials, peer
+        self._board, self._credentials, self._carry, self._peer = board, credentials, carry, peer
         self._edge = board.edges["out", peer]
         self._work = threading.Condition(board.lock)
         self._stopping = threading.Event()
         self._stream: Stream | None = None
+        self._turn: Turn | None = None
+        self._pause = Wait(0, board.settings.heartbeat)
         self._theirs = 0  # the newest version of the roster that the other side is known to have
 
     def wake(self) -> None:
         """There is something to send."""
         with self._board.lock:
             self._work.notify()
+            if self._turn is not None:
+                self._turn.wake()
 
     def stop(self) -> None:
         """Ask the thread to say goodbye and end; what is not acknowledged stays in the outbox."""
         with self._board.lock:
             self._stopping.set()
-            self._work.notify()
+            self.wake()
 
     def cut(self) -> None:
         """Close the connection, whatever is going on."""
@@ -98,7 +103,9 @@ class OutLink(threading.Thread):
                     self._greet(stream)
                     pause = first
                     self._board.went_up(self._edge)
-                    self._pump(stream)
+                    with self._board.lock:
+                        self._turn = Turn(self._pumping(stream), stream)
+                    self._carry(self._turn)
                     return
             except _RefusedLinkError as refusal:
                 why, pause = str(refusal), longest
@@ -139,7 +146,7 @@ class OutLink(threading.Thread):
                     yield stream
                 finally:
                     with board.lock:
-                        self._stream = None
+                        self._stream = self._turn = None
 
     def _greet(self, stream: Stream) -> None:
         """A TLS client believes in its success before the server has judged it: a link is up after HELLO_OK only."""
@@ -156,7 +163,7 @@ class OutLink(threading.Thread):
             raise _RefusedLinkError(answer.header["why"])
         theirs = answer.header
         self._theirs = theirs["roster_version"]
-        self._even_rosters(stream)
+        carried_alone(self._evening_rosters(stream), stream)
         with board.lock:
             if self._stopping.is_set():
                 raise ConnectionError("stopped")
@@ -165,64 +172,61 @@ class OutLink(threading.Thread):
             outbox.resume(board.incarnation, (inc, seq), theirs["incarnation"], theirs["want"], board.roster.epoch)
             board.touch()
 
-    def _even_rosters(self, stream: Stream) -> None:
+    def _evening_rosters(self, stream: Stream) -> Talk[None]:
         """Whichever side has the older roster gets the newer one."""
         board, mine = self._board, self._board.newest
         if self._theirs < mine.version:
-            stream.send(Kind.ROSTER, {"want": False}, mine.to_bytes())
-            stream.reply(Kind.ROSTER)
+            yield from stream.sending(Kind.ROSTER, {"want": False}, mine.to_bytes())
+            yield from stream.replying(Kind.ROSTER)
             self._theirs = mine.version
         elif self._theirs > mine.version:
-            stream.send(Kind.ROSTER, {"want": True})
-            frame = stream.reply(Kind.ROSTER)
+            yield from stream.sending(Kind.ROSTER, {"want": True})
+            frame = yield from stream.replying(Kind.ROSTER)
             data = bytearray(frame.head.body_length)
-            stream.body(frame, memoryview(data))
+            yield from stream.filling(frame, memoryview(data))
             board.brought(bytes(data))
             self._theirs = board.newest.version
 
-    def _pump(self, stream: Stream) -> None:
+    def _pumping(self, stream: Stream) -> Talk[None]:
         board = self._board
         while not self._stopping.is_set():
-            self._even_rosters(stream)
+            if self._theirs != board.newest.version:
+                yield from self._evening_rosters(stream)
             with board.lock:
-                if self._next() is None and not self._stopping.is_set() and self._theirs == board.newest.version:
-                    self._work.wait(board.settings.heartbeat)
-                entry, even = self._next(), self._theirs == board.newest.version
-            if self._stopping.is_set() or not even:
-                continue
+                entry = self._next()
             if entry is not None:
-                self._transmit(stream, entry)
-            else:
+                yield from self._transmitting(stream, entry)
+            elif (yield self._pause):  # nobody ended it
                 before = time.monotonic()
-                stream.send(Kind.PING, {"stamp": time.monotonic_ns()})
-                self._theirs = stream.reply(Kind.PONG).header["roster_version"]
+                yield from stream.sending(Kind.PING, {"stamp": time.monotonic_ns()})
+                self._theirs = (yield from stream.replying(Kind.PONG)).header["roster_version"]
                 self._time(time.monotonic() - before, stream)
         why = "removed" if board.closed("out", self._peer) else board.farewell
         with contextlib.suppress(OSError, FrameError):
             if board.barred(self._peer):  # whom the founder removed may see it signed, and needs not guess
-                self._even_rosters(stream)
-            stream.send(Kind.BYE, {"why": why})
+                yield from self._evening_rosters(stream)
+            yield from stream.sending(Kind.BYE, {"why": why})
         board.went_down(self._edge, why)
 
     def _next(self) -> Entry | None:
         outbox = self._board.outboxes.get(self._peer)
         return None if self._stopping.is_set() or outbox is None else outbox.head()
 
-    def _transmit(self, stream: Stream, entry: Entry) -> None:
+    def _transmitting(self, stream: Stream, entry: Entry) -> Talk[None]:
         board, edge = self._board, self._edge
         order = {"epoch": entry.epoch, "incarnation": board.incarnation, "seq": entry.seq}
         hit("before_send")
         size = 0
         if entry.parcel is None:
-            stream.send(Kind.SKIP, {"round": entry.round, **order})
+            yield from stream.sending(Kind.SKIP, {"round": entry.round, **order})
         else:
             parcel = entry.parcel
             body = parcel.body.data.cast("B")
             size = len(body)
             place = {"channel": parcel.channel, "round": parcel.round, "turn": parcel.turn}
-            stream.send(Kind.DATA, {**place, "dtype": parcel.dtype, "keep": entry.keep, **order}, body)
+            yield from stream.sending(Kind.DATA, {**place, "dtype": parcel.dtype, "keep": entry.keep, **order}, body)
         hit("after_send_before_ack")
-        answer = stream.reply(Kind.ACK, Kind.REFUSE)
+        answer = yield from stream.replying(Kind.ACK, Kind.REFUSE)
         if answer.header["seq"] != entry.seq:
             raise FrameError("out_of_turn", "an answer to another frame")
         with board.lock:
@@ -238,11 +242,11 @@ class OutLink(threading.Thread):
             else:
                 why = answer.header["why"]
                 edge.frames[f"refused_{why}"] += 1
-                if why == "epoch_ahead":  # the other side adopts the roster in its own time; the entry waits
-                    self._work.wait(board.settings.heartbeat)
-                elif outbox is not None:
+                if why != "epoch_ahead" and outbox is not None:
                     outbox.refused(entry.seq, why)
             board.arrived()
+        if answer.kind is Kind.REFUSE and answer.header["why"] == "epoch_ahead":
+            yield self._pause  # the other side adopts the roster in its own time; the entry waits
 
     def _time(self, seconds: float, stream: Stream) -> None:
         edge, dead = self._edge, self._board.settings.dead

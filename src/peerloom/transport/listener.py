@@ -18,6 +18,7 @@ from .link import Credentials
 from .roster import parse_address
 from .stream import Stream, tune
 from .tls import peer_of, reason_of
+from .turns import Carry
 
 __all__ = ["Listener"]
 
@@ -28,8 +29,8 @@ _BACKLOG = 256
 class Listener:
     """Answers connections; guards against floods; keeps one connection per incoming link, the newest."""
 
-    def __init__(self, board: Board, credentials: Credentials, listen: tuple[str, int]) -> None:
-        self._board, self._credentials = board, credentials
+    def __init__(self, board: Board, credentials: Credentials, carry: Carry, listen: tuple[str, int]) -> None:
+        self._board, self._credentials, self._carry = board, credentials, carry
         try:
             family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
             self._socket = socket.create_server(listen, family=family, backlog=_BACKLOG)
@@ -63,7 +64,7 @@ class Listener:
             for stream, _ in self._current.values():
                 stream.close()
         with self._board.lock:
-            self._board.room.notify_all()
+            self._board.make_room()
         for thread in list(self._threads):
             thread.join(self._board.settings.dead)
 
@@ -145,7 +146,7 @@ class Listener:
                     incarnation = self._greet(stream, peer)
                     self._finished(sock, proven=True)
                     threading.current_thread().name = f"from-{board.name(peer)}"
-                    Incoming(board, stream, peer, incarnation).run(self.dismiss)
+                    Incoming(board, stream, peer, incarnation).run(self._carry, self.dismiss)
         except FrameError as error:
             board.refuse(peer, error.reason)
         except RefusedError as error:

@@ -15,9 +15,11 @@ import xxhash
 
 from .failpoints import hit
 from .frames import PREFIX_LENGTH, FrameError, Head, Kind, check_body, encode, read_header, read_prefix
+from .turns import READ, WRITE, Talk, Wait, carried_alone
 
 __all__ = ["Stream", "Waiting", "tune"]
 
+_RECORD = 16384  # bytes that TLS hands over at a time, at most
 _CHUNK = 65536  # one deadline for each: a slow transfer that advances never times out
 _DRAIN_EVERY = 1.0  # seconds between two looks at what the receiver said meanwhile
 
@@ -27,7 +29,7 @@ class Waiting(NamedTuple):
 
     head: Head
     header: dict[str, Any]
-    packed: bytearray
+    packed: bytes
 
     @property
     def kind(self) -> Kind:
@@ -36,74 +38,104 @@ class Waiting(NamedTuple):
 
 
 class Stream:
-    """Send a frame, read a frame. An SSLSocket must never be used by two threads at once, so nor must this."""
+    """Send a frame, read a frame. An SSLSocket must never be used by two threads at once, so nor must this.
+
+    What is named by a verb in -ing is a talk (see `turns`), for whoever carries it; the rest waits in the calling thread.
+    """
 
     def __init__(self, sock: ssl.SSLSocket, patience: float) -> None:
         self._sock = sock
+        self._sock.setblocking(False)
+        self._ahead = memoryview(bytearray(_RECORD))  # what was read together with an earlier part, [from, upto)
+        self._from = self._upto = 0
         self.set_patience(patience)
 
     def set_patience(self, seconds: float) -> None:
         """How long one step, a write of 64 KB or a read of anything, may take."""
-        self._sock.settimeout(seconds)
+        self._for_reading, self._for_writing = Wait(READ, seconds), Wait(WRITE, seconds)
+
+    def fileno(self) -> int:
+        """Of the connection."""
+        return self._sock.fileno()
 
     def send(self, kind: Kind, header: Mapping[str, Any], body: bytes | memoryview = b"") -> None:
         """Write a whole frame."""
+        carried_alone(self.sending(kind, header, body), self)
+
+    def read(self) -> Waiting:
+        """Prefix and header of the next frame, checked. Call `body` next if it has one."""
+        return carried_alone(self.reading(), self)
+
+    def body(self, frame: Waiting, into: memoryview) -> None:
+        """The body of a frame into memory of exactly its length."""
+        carried_alone(self.filling(frame, into), self)
+
+    def reply(self, *kinds: Kind) -> Waiting:
+        """The answer to what was sent; PROGRESS only says that the other side is alive."""
+        return carried_alone(self.replying(*kinds), self)
+
+    def sending(self, kind: Kind, header: Mapping[str, Any], body: bytes | memoryview = b"") -> Talk[None]:
+        """As `send`."""
         start = encode(kind, header, body)
         if len(body) <= _CHUNK:
-            self._sock.sendall(b"".join((start, body)))  # one record, one system call
+            yield from self._put(b"".join((start, body)))  # one record, one system call
             return
-        self._sock.sendall(start)
+        yield from self._put(start)
         half, drained = len(body) // 2, time.monotonic()
         for at in range(0, len(body), _CHUNK):
             if at <= half < at + _CHUNK:
                 hit("mid_body")
-            self._sock.sendall(body[at : at + _CHUNK])
+            yield from self._put(body[at : at + _CHUNK])
             if time.monotonic() - drained > _DRAIN_EVERY:
                 drained = time.monotonic()
-                self._drain_progress()
+                yield from self._draining()
 
-    def read(self) -> Waiting:
-        """Prefix and header of the next frame, checked. Call `body` next if it has one."""
-        prefix = bytearray(PREFIX_LENGTH)
-        self._fill(memoryview(prefix))
-        head = read_prefix(prefix)
-        packed = bytearray(head.header_length)
-        self._fill(memoryview(packed))
+    def reading(self) -> Talk[Waiting]:
+        """As `read`."""
+        head = read_prefix((yield from self._take(PREFIX_LENGTH)))
+        packed = yield from self._take(head.header_length)
         header = read_header(head.kind, packed)
         if not head.body_length:
             check_body(head, packed, b"")
         return Waiting(head, header, packed)
 
-    def body(self, frame: Waiting, into: memoryview, tell_every: float = math.inf) -> None:
-        """The body of a frame into memory of exactly its length; says now and then that it advances, if asked to."""
+    def filling(self, frame: Waiting, into: memoryview, tell_every: float = math.inf) -> Talk[None]:
+        """As `body`; says now and then that it advances, if asked to."""
         digest = xxhash.xxh3_64(frame.packed)
         done, told = 0, time.monotonic()
         while done < len(into):
             upto = min(len(into), done + 4 * _CHUNK)  # summed while it is still in the cache
-            self._fill(into[done:upto])
+            yield from self._fill(into[done:upto])
             digest.update(into[done:upto])
             done = upto
             if time.monotonic() - told > tell_every:
                 told = time.monotonic()
-                self.send(Kind.PROGRESS, {"received": done})
+                yield from self.sending(Kind.PROGRESS, {"received": done})
         if digest.intdigest() != frame.head.checksum:
             raise FrameError("checksum")
 
-    def discard(self, frame: Waiting) -> None:
+    def skipping(self, frame: Waiting) -> Talk[None]:
         """Read past a body that is not wanted."""
         scratch, left = memoryview(bytearray(_CHUNK)), frame.head.body_length
         while left:
-            self._fill(scratch[: min(left, _CHUNK)])
+            yield from self._fill(scratch[: min(left, _CHUNK)])
             left -= min(left, _CHUNK)
 
-    def reply(self, *kinds: Kind) -> Waiting:
-        """The answer to what was sent; PROGRESS only says that the other side is alive."""
+    def replying(self, *kinds: Kind) -> Talk[Waiting]:
+        """As `reply`."""
         while True:
-            frame = self.read()
+            frame = yield from self.reading()
             if frame.kind in kinds:
                 return frame
             if frame.kind is not Kind.PROGRESS:
                 raise FrameError("out_of_turn", frame.kind.name)
+
+    def sip(self) -> None:
+        """Take in a little of what came unasked; raises if that is the end of the connection."""
+        if self._upto == _RECORD:
+            raise ConnectionError("the other side speaks out of turn")
+        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            self._upto += self._received(self._ahead[self._upto :])
 
     def close(self) -> None:
         """End the connection; may be called by any thread."""
@@ -111,18 +143,53 @@ class Stream:
             # The plain socket's own method: SSLSocket.shutdown would drop the encryption under a thread that still reads.
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
-    def _fill(self, into: memoryview) -> None:
-        done = 0
-        while done < len(into):
-            count = self._sock.recv_into(into[done:])
-            if not count:
-                raise ConnectionError("the other side closed the connection")
-            done += count
+    def _put(self, data: bytes | memoryview) -> Talk[None]:
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[self._sock.send(left) :]
+            except ssl.SSLWantWriteError:
+                yield self._for_writing
+            except ssl.SSLWantReadError:
+                yield self._for_reading
 
-    def _drain_progress(self) -> None:
+    def _take(self, count: int) -> Talk[bytes]:
+        """The next bytes, few; what comes with them in one record is kept for later, which saves most of the calls."""
+        while self._upto - self._from < count:
+            self._ahead[: self._upto - self._from] = self._ahead[self._from : self._upto]
+            self._from, self._upto = 0, self._upto - self._from
+            if not self._sock.pending():
+                yield self._for_reading  # most likely nothing is there yet
+            self._upto += yield from self._receive(self._ahead[self._upto :])
+        self._from += count
+        return bytes(self._ahead[self._from - count : self._from])
+
+    def _fill(self, into: memoryview) -> Talk[None]:
+        done = min(len(into), self._upto - self._from)
+        into[:done] = self._ahead[self._from : self._from + done]
+        self._from += done
+        while done < len(into):
+            done += yield from self._receive(into[done:])
+
+    def _receive(self, into: memoryview) -> Talk[int]:
+        while True:
+            try:
+                return self._received(into)
+            except ssl.SSLWantReadError:
+                yield self._for_reading
+            except ssl.SSLWantWriteError:
+                yield self._for_writing
+
+    def _received(self, into: memoryview) -> int:
+        count = self._sock.recv_into(into)
+        if not count:
+            raise ConnectionError("the other side closed the connection")
+        return count
+
+    def _draining(self) -> Talk[None]:
         """Read what the receiver said meanwhile, so that its words never fill the connection."""
-        while self._sock.pending() or select.select([self._sock], [], [], 0)[0]:
-            if self.read().kind is not Kind.PROGRESS:
+        while self._from < self._upto or self._sock.pending() or select.select([self._sock], [], [], 0)[0]:
+            if (yield from self.reading()).kind is not Kind.PROGRESS:
                 raise FrameError("out_of_turn")
 
 

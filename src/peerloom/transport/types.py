@@ -121,11 +121,11 @@ class Parcel:
 
     def frozen(self) -> Parcel:
         """The same parcel over a contiguous little-endian array that nobody can change."""
-        body = np.asarray(self.body)
+        body = self.body
+        if body.ndim == 1 and not body.flags.writeable and body.flags.c_contiguous and body.dtype in _NAMES:
+            return self
         if body.ndim != 1 or body.dtype.newbyteorder("<") not in _NAMES:
             raise ConfigError(f"A parcel carries one float32 or float64 vector, not {body.dtype} of shape {body.shape}.")
-        if not body.flags.writeable and body.flags.c_contiguous and body.dtype in _NAMES:
-            return self if body is self.body else replace(self, body=body)
         body = body.astype(body.dtype.newbyteorder("<"), order="C", copy=True)
         body.flags.writeable = False
         return replace(self, body=body)
