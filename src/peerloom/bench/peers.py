@@ -31,7 +31,7 @@ __all__ = ["CROWD", "RING", "between_peers", "crowd", "parts_of_a_round"]
 
 RING, CROWD = 10, 64
 _ROUNDS, _WARM = 1000, 200
-_CROWD_ROUNDS, _CROWD_WARM = 120, 20
+_CROWD_ROUNDS, _CROWD_WARM = 160, 40
 
 
 def between_peers() -> dict[str, float]:

@@ -11,7 +11,7 @@ What travels are means. A peer adds to its value what has changed of its own, an
 
 Since sums over all peers are kept (`transport.sums`: under loss, doubling, crashes and restarts), every value divided by its
 last entry goes to the mean of all: m_i to the mean sketch, and the second part to the mean of d_i, the consensus error. It
-lags by a few seconds while models move. Nothing of this touches a row, a parcel of the run or its account.
+lags by some rounds, or a few seconds, while models move. Nothing of this touches a row, a parcel of the run or its account.
 
 References: push-sum, Kempe, Dobra, Gehrke, FOCS 2003; count sketch, Charikar, Chen, Farach-Colton, ICALP 2002.
 """
@@ -33,9 +33,9 @@ Floats = NDArray[np.float64]
 
 AGREEMENT = 65535  # the channel on which these values travel
 PLACES = 256
-_EVERY = 0.25  # seconds between two exchanges, at least; where rounds take long,
-_ROUNDS = 4  # as many rounds,
-_SKIPPED = 3  # but no more than so many times 0.25 s are let pass: models mix no faster either
+_EVERY = 0.25  # seconds between two exchanges, at least;
+_ROUNDS = 16  # and as many rounds: models mix no faster either;
+_SKIPPED = 7  # but no more than so many times 0.25 s are let pass
 _TOO_LIGHT = 1e-6  # a value whose weight is smaller says nothing yet
 
 

@@ -11,7 +11,7 @@ from .shape import Shape
 
 __all__ = ["RosterWatch"]
 
-_EVERY = 0.2  # seconds between two looks
+_EVERY = 0.5  # seconds between two looks
 
 
 class RosterWatch(Background):
@@ -23,6 +23,7 @@ class RosterWatch(Background):
 
     def __init__(self, home: Home, post: Post, shape: Shape, began: Roster) -> None:
         self._home, self._post, self._shape, self._began = home, post, shape, began
+        self._file = home.folder / "roster.json"
         self._seen, self._kept = (0, 0), 0
         super().__init__("roster-watch", _EVERY)
 
@@ -36,7 +37,7 @@ class RosterWatch(Background):
         return True
 
     def _look(self) -> None:
-        file = (self._home.folder / "roster.json").stat()
+        file = self._file.stat()
         changed = (file.st_ino, file.st_mtime_ns) != self._seen
         newest = self._post.offered() or self._post.roster
         if not changed and newest.version == self._kept:

@@ -53,6 +53,7 @@ class PostWire:
         self._again = -1  # the round that an earlier life may have been in
         self._under_way: defaultdict[str, deque[Receipt]] = defaultdict(deque)
         self._overdue: list[tuple[int, Parcel]] = []
+        self._rosters: dict[Links, tuple[int, int]] = {}  # in use and known of when a layer's links were last looked at
         self._log = SentLog(shape.remember)
         self._own: dict[tuple[int, Tag], Vector] = {}  # what was sent to a row in a mixing, where its own was missed
 
@@ -76,6 +77,7 @@ class PostWire:
         """One parcel to each receiver, one from each sender."""
         self._close(tag, links)
         gone, known, made = self._journal.gone(tag), self._journal.at(tag), list[Decision]()
+        before = _about(known)
         acked, sent = np.ones(len(out), bool), dict[int, Vector]()
         rows = payload.numpy(force=True)
         with self._post.together():
@@ -84,7 +86,7 @@ class PostWire:
                 if ("untold", to) in gone:
                     acked[k] = False
                 # An earlier life may have sent for the round it was in, so that one holds nothing that is not written down.
-                elif ("held", to) in _about(known) or (not known and tag[0] != self._again and self._crowded(to)):
+                elif ("held", to) in before or (not known and tag[0] != self._again and self._crowded(to)):
                     made.append(Decision("held", *tag, to))
                     acked[k] = False
                 else:
@@ -108,7 +110,8 @@ class PostWire:
         if self._keeps_mean:
             self._own |= {(d.row, tag): sent[d.row] for d in made if d.kind == "missed" and d.row in sent}
         late, noted = self._late(tag, links, known)
-        self._let_go(tag, [int(links.src[link]) for link in into[arrived]])
+        if self._own:
+            self._let_go(tag, [int(links.src[link]) for link in into[arrived]])
         self._journal.add([*made, *noted])
         return Delivery(torch.from_numpy(came), arrived, acked, late)
 
@@ -152,7 +155,11 @@ class PostWire:
             raise PeerError(why)
 
     def _close(self, tag: Tag, links: Links) -> None:
-        """Note which links a newer roster has taken away since the last mixing."""
+        """Note which links a newer roster has taken away since the last mixing over this layer."""
+        rosters = self._post.roster.version, (self._post.offered() or self._post.roster).version
+        if self._rosters.get(links) == rosters:
+            return
+        self._rosters[links] = rosters
         sources, targets = links.src[links.dst == self._row], links.dst[links.src == self._row]
         gone = self._journal.gone(tag)
         closed = [Decision("unheard", *tag, row) for row in sources.tolist() if self._post.closed("in", self._peers[row])]
@@ -215,6 +222,10 @@ def _once(rows: NDArray[Any]) -> list[Vector]:
     """The rows, read-only. Most messages say the same to every neighbour: neighbouring rows with the same bits become one
     array, so that it is remembered, and written to a checkpoint, only once.
     """
+    if len(rows) and not rows.strides[0]:  # one row for all
+        row = rows[0].copy()
+        row.flags.writeable = False
+        return [row] * len(rows)
     rows = np.ascontiguousarray(rows)
     rows.flags.writeable = False
     bits = rows.view(np.uint8)
