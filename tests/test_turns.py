@@ -104,7 +104,8 @@ def test_silence_ends_a_talk_with_its_reason_and_disturbs_no_other(carry, pairs)
     assert second.is_alive()
     other.send(b"still here")
     second.join(5)
-    assert heard == [b"still here"] and not nothing
+    assert heard == [b"still here"]
+    assert not nothing
 
 
 def test_a_pause_tells_whether_it_lasted_to_its_end(carry, pairs):
@@ -120,7 +121,8 @@ def test_a_pause_tells_whether_it_lasted_to_its_end(carry, pairs):
         time.sleep(0.01)
     turn.wake()
     thread.join(5)
-    assert told == [True, False] and not raised
+    assert told == [True, False]
+    assert not raised
 
 
 def test_what_a_talk_raises_is_raised_where_it_came_from(carry, pairs):
@@ -150,7 +152,8 @@ def test_a_connection_that_closes_in_a_pause_is_noticed_at_once(pairs):
     assert thread.is_alive()
     other.close()
     thread.join(5)
-    assert [str(error) for error in raised] == ["closed"] and ends == ["over"]
+    assert [str(error) for error in raised] == ["closed"]
+    assert ends == ["over"]
     carry.stop()
 
 
@@ -172,7 +175,9 @@ def test_a_wake_between_two_pauses_is_not_lost(pairs):
         target[0] += 1
         turn.wake()
     thread.join(20)
-    assert not thread.is_alive() and done[0] == 3000 and not raised
+    assert not thread.is_alive()
+    assert done[0] == 3000
+    assert not raised
     carry.stop()
 
 

@@ -71,9 +71,9 @@ class LinkMixer:
             into, out = into[came.arrived], out[came.acked]
             gone = self._parts(links, out, tag, n)
         # What was drawn need not be drawn again.
-        got = gone if np.array_equal(into, out) else self._parts(links, into, tag, n)
+        got = gone if into.tobytes() == out.tobytes() else self._parts(links, into, tag, n)
         widths = [part.shape[1] for part in packed]
-        theirs = torch.split(payload, widths, dim=1)
+        theirs = payload.split_with_sizes(widths, dim=1)
         late = [_share(came.late, widths, k) for k in range(len(laws))]
         size = self._size(n)
         mixed = [self._combine(*parts, links, size, got, gone) for parts in zip(laws, theirs, mine, late, strict=True)]
@@ -115,7 +115,7 @@ class LinkMixer:
         for part, (to, weight) in zip(got, ends.into, strict=True):
             values, mask = self._unpack(law, theirs[part.at], n, part)
             total.add(to, values if law.weight == "one" else weight * values)
-            if not whole:
+            if mask is not None:
                 mass.add(to, mask if law.weight == "one" else weight * mask)
         for row, (to, weight) in zip(overdue, ends.late, strict=True):
             trip = self._trip(links, np.array([row.link]), row.tag)
@@ -123,10 +123,12 @@ class LinkMixer:
             if row.own is not None:  # drawn for the pair, so both directions hold the same coordinates
                 values = values - self._message.unpack(row.own[None], n, trip)[0]
             total.add(to, weight * values)
-        for part, (by, weight) in zip(givers, ends.out, strict=True) if not whole else ():
-            _, given = self._unpack(law, mine[part.at], n, part)
-            sent.add(by, weight * given)
-        scale, own = law.weigh(ends.mass, ends.sent) if whole else law.weigh(mass.value, sent.value)
+        if whole:
+            scale, own = law.weigh(ends.mass, ends.sent)
+        else:
+            for part, (by, weight) in zip(givers, ends.out, strict=True):
+                sent.add(by, weight * self._message.unpack(mine[part.at], n, part.trip)[1])
+            scale, own = law.weigh(mass.value, sent.value)
         if len(ends.touched) == len(x):
             return scale * total.value + own * x  # type: ignore[no-any-return]
         return others.index_copy(0, ends.touched, scale * total.value + own * x[ends.touched])
@@ -165,13 +167,15 @@ class LinkMixer:
             summed(given_by),
         )
 
-    def _unpack(self, law: Offer, packed: Tensor, n: int, part: _Part) -> tuple[Tensor, Tensor]:
+    def _unpack(self, law: Offer, packed: Tensor, n: int, part: _Part) -> tuple[Tensor, Tensor | None]:
+        """Values, and which of them were carried; None for all."""
+        if self._message.fit == "whole":
+            return packed, None
         if law.packed is None:
             return self._message.unpack(packed, n, part.trip)
         # Packed by row: whole, with zeros where nothing was carried.
         trip = trip_of_rows(self._draws, part.trip.t, law.packed.turn, part.trip.sender)
-        values, _ = self._message.unpack(packed, n, trip)
-        return values, torch.ones_like(values[:, :1])
+        return self._message.unpack(packed, n, trip)[0], None
 
     def _size(self, n: int) -> int:
         return max(1, self.NUMBERS // n)

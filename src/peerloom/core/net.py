@@ -51,6 +51,7 @@ class Net:
         self._here = np.full(network.rows, -1)
         self._here[place.rows] = np.arange(len(place.rows))
         self._sends = {name: self._here[links.src] >= 0 for name, links in network.layers.items()}
+        self._hears = {name: self._here[links.dst] >= 0 for name, links in network.layers.items()}
         self._turns: dict[str, tuple[int, int]] = {}
         self._heard = np.empty(0, np.int64)
         self._nodes, self._active = np.empty(0, bool), torch.empty(0)  # of the last round: they seldom change under Always
@@ -112,7 +113,7 @@ class Net:
         """One message per live link, carrying every offer; each is combined by its own law. A bare tensor is pulled."""
         laws = [offer if isinstance(offer, Offer) else pull(offer) for offer in offers]
         links, live = self.network.layer(over), self.activity.links(self.t, over)
-        out, tag = np.flatnonzero(live & self._sends[over]), (self.t, self._next("mix"))
+        out, tag = (live & self._sends[over]).nonzero()[0], (self.t, self._next("mix"))
         self._charge(laws, over, out)
         if self.all_here and (self.message.fit == "whole" or all(law.packed is not None for law in laws)):
             if over not in self._mixers:
@@ -120,7 +121,7 @@ class Net:
             mixed = [self._mixers[over](law, live) for law in laws]
             self._heard = links.dst[out]
         else:
-            mixed, self._heard = self._by_links(laws, links, out, np.flatnonzero(live & (self._here[links.dst] >= 0)), tag)
+            mixed, self._heard = self._by_links(laws, links, out, (live & self._hears[over]).nonzero()[0], tag)
         return mixed[0] if len(mixed) == 1 else mixed
 
     def talks(self, over: str = "peers") -> Tensor:
