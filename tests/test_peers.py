@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import socket
 import time
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from peerloom.engines import build_net, iterate
 from peerloom.errors import ConfigError, DataError, PeerError
 from peerloom.messages import ANQ, Coordinates, SignTopK
 from peerloom.peers.decisions import read_decisions
-from peerloom.peers.federation import Federation, found_on_this_machine
+from peerloom.peers.federation import Federation, _free_ports, found_on_this_machine
 from peerloom.peers.free import FreeWire
 from peerloom.peers.keep import Keep
 from peerloom.peers.processes import context
@@ -636,3 +637,25 @@ def test_a_peer_that_fails_is_named(tmp_path):
     Home.open(federation.homes[3].folder).identity.key_file.chmod(0o644)
     with pytest.raises(PeerError, match="row-3 failed with exit code 5"):
         federation.run()
+
+
+# -- ports of a federation on one machine
+
+
+def test_federations_that_start_at_the_same_time_are_given_different_ports(monkeypatch):
+    """Peers listen only after a while, so a port that was found free may be found free again."""
+    first, again = _free_ports(64), _free_ports(64)
+    me = os.getpid()
+    monkeypatch.setattr("os.getpid", lambda: me + 1)
+    beside = _free_ports(64)
+    assert len({*first, *again, *beside}) == 3 * 64
+    assert max(first + again + beside) < 32768  # above are those that the system gives to whoever dials
+
+
+def test_a_port_that_is_taken_is_passed_over_and_too_few_are_told(monkeypatch):
+    taken, *others = _free_ports(3)
+    monkeypatch.setattr("peerloom.peers.federation._PORTS", [taken, *others])
+    with socket.create_server(("127.0.0.1", taken)):
+        assert set(_free_ports(2)) == set(others)
+        with pytest.raises(PeerError, match=f"3 rows need a port each, but only 2 of {taken} to {others[-1]} are free"):
+            _free_ports(3)

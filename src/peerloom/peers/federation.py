@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import socket
 from collections.abc import Callable, Iterator
 from multiprocessing import connection
@@ -34,6 +36,8 @@ from .status import read_status
 __all__ = ["Federation", "found_on_this_machine"]
 
 _LOOK = 0.2  # seconds between two looks at the processes
+_PORTS = range(20000, 32000)
+_founded = itertools.count()  # federations of this process
 
 
 class _Models(NamedTuple):
@@ -209,7 +213,18 @@ def _names(exp: Experiment) -> list[str]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that are free now, all held at once so that none is given twice."""
+    """Ports that are free now, all held at once so that none is given twice.
+
+    They lie below those that the system gives to whoever dials, and each process begins its search elsewhere: otherwise two
+    federations that start at the same time would be given the same, since peers listen only some seconds later.
+    """
+    first, found = os.getpid() * 251 + next(_founded) * 97, list[int]()
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]
+        for step in range(len(_PORTS)):
+            port = _PORTS[(first + step) % len(_PORTS)]
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                found.append(port)
+            if len(found) == count:
+                return found
+    raise PeerError(f"{count} rows need a port each, but only {len(found)} of {_PORTS[0]} to {_PORTS[-1]} are free here.")
