@@ -160,7 +160,12 @@ class Stream:
             self._from, self._upto = 0, self._upto - self._from
             if not self._sock.pending():
                 yield self._for_reading  # most likely nothing is there yet
-            self._upto += yield from self._receive(self._ahead[self._upto :])
+            try:
+                self._upto += self._received(self._ahead[self._upto :])
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLWantWriteError:
+                yield self._for_writing
         self._from += count
         return bytes(self._ahead[self._from - count : self._from])
 
@@ -169,12 +174,8 @@ class Stream:
         into[:done] = self._ahead[self._from : self._from + done]
         self._from += done
         while done < len(into):
-            done += yield from self._receive(into[done:])
-
-    def _receive(self, into: memoryview) -> Talk[int]:
-        while True:
             try:
-                return self._received(into)
+                done += self._received(into[done:])
             except ssl.SSLWantReadError:
                 yield self._for_reading
             except ssl.SSLWantWriteError:
