@@ -119,7 +119,7 @@ class Incoming:
         order = header["epoch"], header["incarnation"], header["seq"]
         parcel = Parcel(header["channel"], header["round"], header["turn"], body, self._peer, *order)
         hit("before_apply")
-        if header["keep"] == "every" and self._full():
+        if header["keep"] == "every":
             yield from self._waiting_for_room(parcel)
         with board.lock:
             result = self._inbox().deliver(parcel, header["keep"], board.roster.epoch)
@@ -145,14 +145,14 @@ class Incoming:
 
     def _waiting_for_room(self, parcel: Parcel) -> Talk[None]:
         """A peer that runs ahead waits for its acknowledgement, and hears every second that this one is alive."""
-        board, pause = self._board, Wait(0, self._board.settings.heartbeat)
-        while self._full():
+        board, limit = self._board, self._board.settings.inbox
+        while len(self._inbox()) >= limit:  # a first look without the lock: only this talk adds to the inbox
             with board.lock:
-                if (parcel.round, parcel.turn) < self._inbox().floor:
+                if len(self._inbox()) < limit or (parcel.round, parcel.turn) < self._inbox().floor:
                     return
-                board.crowded.add(self._turn)
+                board.crowded.add(self._turn)  # whoever takes something from now on ends the pause
             try:
-                if (yield pause):
+                if (yield Wait(0, board.settings.heartbeat)):
                     yield from self._stream.sending(Kind.PROGRESS, {"received": 0})
             finally:
                 with board.lock:
@@ -167,10 +167,6 @@ class Incoming:
         yield from self._stream.filling(frame, memoryview(data))
         yield from self._stream.sending(Kind.ROSTER, {"want": False})
         board.brought(bytes(data))
-
-    def _full(self) -> bool:
-        """Whether there is room for no more; needs no lock, since only this talk adds to the inbox."""
-        return len(self._inbox()) >= self._board.settings.inbox
 
     def _inbox(self) -> Inbox:
         inbox = self._board.inboxes.get(self._peer)
