@@ -23,6 +23,7 @@ from peerloom.transport.frames import VERSION, FrameError, Kind, encode, read_pr
 from peerloom.transport.identity import self_signed
 from peerloom.transport.stream import Stream
 from peerloom.transport.tls import ALPN, client_context
+from peerloom.transport.turns import Alone
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +43,7 @@ def ports():
 def carried(request, monkeypatch):
     """Links of small parcels take turns in one thread, those of large ones have a thread each: both must do all."""
     if request.param == "alone":
-        monkeypatch.setattr("peerloom.transport.carrier._SMALL", 0)
+        monkeypatch.setattr("peerloom.transport.carrier.InTurns", Alone)
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Running sums keep mass and mean to the last digits under loss, duplication, reordering and uncoordinated rollback."""
 
+import math
+
 import numpy as np
 from federation import LENGTH, federation
 from hypothesis import given, settings
@@ -174,3 +176,14 @@ def test_sums_start_anew_with_an_epoch():
     assert into.receive(np.ones(1), (0, 1, 1)) == 1
     assert flow.meet(np.zeros(1), np.ones(1), 0.5, (0, 1, 1)) == 0.5
     assert flow.meet(np.zeros(1), np.ones(1), 0.5, (0, 1, 1)) is None
+
+
+def test_roundings_of_a_long_sum_do_not_add_up():
+    """However many amounts went through a link, all together is wrong by the last digit of the sum at the most."""
+    amounts = np.random.default_rng(3).uniform(0.1, 1.0, (20_000, 2))
+    amounts[::7] *= -1e3  # larger than the sum itself, at first
+    out, into = Outflow(2), Inflow(2)
+    came = [into.receive(out.push(amount), (0, 1, k + 1)) for k, amount in enumerate(amounts)]
+    for column in range(2):
+        error = math.fsum(c[column] for c in came) - math.fsum(amounts[:, column])
+        assert abs(error) <= np.spacing(abs(out.sigma[column]))

@@ -114,9 +114,12 @@ class Shape:
         return 2 * self.checkpoint_every + 2 * AHEAD + 2
 
     def settings(self, base: Settings) -> Settings:
-        """Settings under which a neighbour that starts again gets all that it has not seen."""
+        """Settings under which a neighbour that starts again gets all that it has not seen.
+
+        Who waits for nobody never leaves the processor to a single thread of the links: there each has its own.
+        """
         kept = self.remember * self.turns
-        return replace(base, retain=kept, outbox=kept + 64)
+        return replace(base, retain=kept, outbox=kept + 64, turns=0 if self.free else base.turns)
 
 
 def _layer(exp: Experiment, links: Links) -> str:

@@ -14,7 +14,6 @@ from .turns import Alone, InTurns
 
 __all__ = ["Carrier", "TlsCarrier"]
 
-_SMALL = 1 << 18  # bytes of the largest parcel, up to which links take turns in one thread
 _GOODBYE = 0.5  # seconds in which all links together may finish what they are at
 
 
@@ -46,7 +45,7 @@ class TlsCarrier:
     def __init__(self, board: Board, credentials: Credentials, listen: tuple[str, int]) -> None:
         self._board, self._credentials = board, credentials
         largest = max(size for channel in board.run.channels.values() for size in channel.sizes)
-        self._carry: InTurns | Alone = InTurns() if largest <= _SMALL else Alone()
+        self._carry: InTurns | Alone = InTurns() if largest <= board.settings.turns else Alone()
         self._listener = Listener(board, credentials, self._carry, listen)
         self._links: dict[str, OutLink] = {}
         self._started = self._stopped = False

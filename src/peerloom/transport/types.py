@@ -235,3 +235,5 @@ class Settings:
     """'auto' uses BBR where the kernel has it; it is worth a lot on lossy links."""
     largest_norm: float | None = None
     """Refuse a parcel whose Euclidean norm exceeds this."""
+    turns: int = 1 << 18
+    """Up to so many bytes a parcel all links take turns in one thread; above, each has its own."""
