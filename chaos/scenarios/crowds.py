@@ -72,9 +72,13 @@ def _warm_up() -> None:
 
 def _passed(federation: Federation, round: int) -> tuple[int, float]:
     """Wait until the slowest has passed a round; where it is then, and when."""
-    while (slowest := min(stand["round"] for stand in federation.status())) < round:
-        time.sleep(0.5)
-    return slowest, time.monotonic()
+    if not until(lambda: _slowest(federation) >= round, 180.0, every=0.5):
+        raise RuntimeError(f"the slowest has not passed round {round}, it is in {_slowest(federation)}")
+    return _slowest(federation), time.monotonic()
+
+
+def _slowest(federation: Federation) -> int:
+    return min(int(stand["round"]) for stand in federation.status())
 
 
 def _up(federation: Federation) -> int:
