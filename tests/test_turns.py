@@ -190,3 +190,12 @@ def test_a_talk_alone_gives_back_what_it_returns(pairs):
 def test_who_was_never_started_stops_at_once():
     InTurns().stop()
     Alone().stop()
+
+
+def test_nobody_waits_for_a_carrier_that_has_ended(monkeypatch, pairs):
+    monkeypatch.setattr("peerloom.transport.turns._LOOK", 0.05)
+    carry = InTurns()
+    carry.start()
+    carry.stop()
+    with pytest.raises(ConnectionError, match="has ended"):
+        carry(Turn(pairs[0][0].receiving(), pairs[0][0]))

@@ -129,9 +129,9 @@ class LinkMixer:
             for part, (by, weight) in zip(givers, ends.out, strict=True):
                 sent.add(by, weight * self._message.unpack(mine[part.at], n, part.trip)[1])
             scale, own = law.weigh(mass.value, sent.value)
-        if len(ends.touched) == len(x):
-            return scale * total.value + own * x  # type: ignore[no-any-return]
-        return others.index_copy(0, ends.touched, scale * total.value + own * x[ends.touched])
+        here = x if len(ends.touched) == len(x) else x[ends.touched]
+        mixed: Tensor = scale * total.value + own * here
+        return mixed if here is x else others.index_copy(0, ends.touched, mixed)
 
     def _find_ends(
         self, links: Links, kind: Literal["a", "b", "one"], size: int, got: bytes, gone: bytes, late: bytes

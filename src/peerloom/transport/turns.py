@@ -21,6 +21,7 @@ __all__ = ["READ", "WRITE", "Alone", "Carry", "InTurns", "Talk", "Turn", "Wait",
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _Result = TypeVar("_Result")
+_LOOK = 10.0  # seconds after which who waits for a turn looks whether it is still carried
 
 
 class Wait(NamedTuple):
@@ -124,7 +125,9 @@ class InTurns(threading.Thread):
         """Carry a turn; the calling thread sleeps meanwhile."""
         turn.carrier = self
         self.wake(turn)
-        turn.over.wait()
+        while not turn.over.wait(_LOOK):
+            if not self.is_alive():
+                raise ConnectionError("the thread that carries the links has ended")
         if turn.error is not None:
             raise turn.error
 

@@ -121,8 +121,9 @@ class Parcel:
 
     def frozen(self) -> Parcel:
         """The same parcel over a contiguous little-endian array that nobody can change."""
-        body = self.body
-        if body.ndim == 1 and not body.flags.writeable and body.flags.c_contiguous and body.dtype in _NAMES:
+        body = np.asarray(self.body)
+        fits = body.ndim == 1 and body.dtype in _NAMES and body.flags.c_contiguous
+        if fits and body is self.body and not body.flags.writeable:
             return self
         if body.ndim != 1 or body.dtype.newbyteorder("<") not in _NAMES:
             raise ConfigError(f"A parcel carries one float32 or float64 vector, not {body.dtype} of shape {body.shape}.")
