@@ -166,8 +166,10 @@ def test_the_slow_one_acts_seldom_and_the_record_runs_again(tmp_path):
     federation = Federation(exp, tmp_path / "run")
     place = run_folder(federation.homes[1], federation.exp)
     with federation.no_orphans():
-        for row in range(4):
+        for row in range(3):
             federation.start(row)
+        wait_for(lambda: federation.status() and federation.status()[0]["status"] == "measuring")  # for all to see
+        federation.start(3)
         wait_for((place / FILE).exists)
         federation.kill(1)
         told = seconds_in(place / FILE, exp.graph)

@@ -13,6 +13,7 @@ from test_peers import experiment, roster_for
 import peerloom as pl
 from peerloom.algorithms import ALGORITHMS
 from peerloom.cli.peer.roster import roster_remove
+from peerloom.engines import build_net
 from peerloom.errors import PeerError
 from peerloom.peers.decisions import read_decisions
 from peerloom.peers.federation import Federation
@@ -240,10 +241,18 @@ def test_the_others_finish_without_a_removed_peer_and_can_be_replayed(name, dead
     files = {row: tmp_path / str(row) / "decisions.jsonl" for row in range(7)}
     made = {row: read_decisions(path) if path.exists() else [] for row, path in files.items()}
     assert {row for row, made in made.items() for d in made if (d.kind, d.row) == ("unheard", 3)} == neighbours(exp, 3)
-    state, _ = replay(exp, made)
+    state, ledger = replay(exp, made)
+    links, live = exp.graph.peers, build_net(exp).activity
     for row in (0, 1, 2, 4, 5, 6):
         assert ends[row].finished, ends[row]
         assert torch.equal(ends[row].state.x[0], state.x[row]), row
+        mine, charged = links.src == row, ends[row].ledger.layers["peers"]
+        assert np.array_equal(charged.messages[mine], ledger.layers["peers"].messages[mine]), "the account, too"
+        for link in np.flatnonzero(mine & (links.dst == 3)):
+            silent = next(d.round for d in made[row] if (d.kind, d.row) == ("untold", 3))
+            held = sum((d.kind, d.row) == ("held", 3) and d.round < silent for d in made[row])
+            fired = sum(bool(live.links(t, "peers")[link]) for t in range(1, silent))
+            assert charged.messages[link] == fired - held, "what a removed peer is not sent costs nothing"
 
 
 def test_free_peers_go_on_without_a_removed_one(identities, tmp_path):

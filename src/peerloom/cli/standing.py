@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import DataError
-from ..peers.status import read_status
+from ..peers.status import WORKING, read_status
 from ..transport import Home
 from ..transport.files import is_locked
 from ..transport.reasons import REASONS
@@ -27,7 +27,7 @@ def status_of(folder: Path) -> list[dict[str, Any]]:
     found = []
     for place in places:
         run = {"run": place.name, **read_status(place), "alive": is_locked(place)}
-        if run["status"] == "running" and not run["alive"]:
+        if run["status"] in WORKING and not run["alive"]:
             run["status"] = "killed"
         found.append(run)
     return found

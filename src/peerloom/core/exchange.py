@@ -56,8 +56,8 @@ class LinkMixer:
 
     def __call__(
         self, laws: list[Offer], links: Links, out: Ids, into: Ids, tag: tuple[int, int]
-    ) -> tuple[list[Tensor], Ids]:
-        """The offers, combined over what arrived; and the receivers of all that did."""
+    ) -> tuple[list[Tensor], Ids, Ids]:
+        """The offers, combined over what arrived; the receivers of all that did; and the links over which was sent."""
         n = max(law.value.shape[1] for law in laws)
         there = self._parts(links, out, tag, n)
         packed = [self._pack(law, links, out, there) for law in laws]
@@ -77,7 +77,7 @@ class LinkMixer:
         late = [_share(came.late, widths, k) for k in range(len(laws))]
         size = self._size(n)
         mixed = [self._combine(*parts, links, size, got, gone) for parts in zip(laws, theirs, mine, late, strict=True)]
-        return mixed, links.dst[into]
+        return mixed, links.dst[into], out
 
     def _pack(self, law: Offer, links: Links, out: Ids, parts: list[_Part]) -> Tensor:
         if law.packed is not None:

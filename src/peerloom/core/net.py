@@ -114,14 +114,15 @@ class Net:
         laws = [offer if isinstance(offer, Offer) else pull(offer) for offer in offers]
         links, live = self.network.layer(over), self.activity.links(self.t, over)
         out, tag = (live & self._sends[over]).nonzero()[0], (self.t, self._next("mix"))
-        self._charge(laws, over, out)
         if self.all_here and (self.message.fit == "whole" or all(law.packed is not None for law in laws)):
             if over not in self._mixers:
                 self._mixers[over] = MatrixMixer(links, self.place.dtype, self.place.device)
             mixed = [self._mixers[over](law, live) for law in laws]
             self._heard = links.dst[out]
         else:
-            mixed, self._heard = self._by_links(laws, links, out, (live & self._hears[over]).nonzero()[0], tag)
+            into = (live & self._hears[over]).nonzero()[0]
+            mixed, self._heard, out = self._by_links(laws, links, out, into, tag)
+        self._charge(laws, over, out)
         return mixed[0] if len(mixed) == 1 else mixed
 
     def talks(self, over: str = "peers") -> Tensor:

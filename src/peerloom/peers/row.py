@@ -77,6 +77,7 @@ class RowRun:
         keep: Keep,
         shape: Shape,
         *,
+        gauges: Gauges | None = None,
         on_round: Callable[[int], None] | None = None,
     ) -> None:
         self._exp, self._row, self._post, self._keep = exp, row, post, keep
@@ -84,7 +85,7 @@ class RowRun:
         self._tried = -1  # the last round of which a checkpoint was to be written
         began = keep.began(post.roster)
         self._wire = FreeWire(post, row, shape, began) if shape.free else PostWire(post, row, shape, began, keep.journal())
-        self.gauges = Gauges(row, exp.rounds, tuple(shape.channels))
+        self.gauges = gauges or Gauges(row, exp.rounds, tuple(shape.channels))
         self._net = build_net(exp, np.array([row]), wire=TimedWire(self._wire, self.gauges))
 
     @torch.no_grad()

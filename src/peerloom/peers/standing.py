@@ -6,7 +6,8 @@ import logging
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,7 @@ from ..core import Cargo, Delivery, Links, Wire
 from ..errors import PeerloomError
 from ..transport import LinkState, Post
 from .background import Background
-from .status import write_status
+from .status import WORKING, write_status
 
 __all__ = ["Gauges", "Herald", "TimedWire", "standing"]
 
@@ -49,6 +50,13 @@ class Gauges:
     model: Tensor | None = None  # as it is after the last round
     consensus: float | None = None  # estimates, see `agreement`
     distance: float | None = None
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """How able the peer is: before its rounds begin, and not counted among their seconds."""
+        self.status = "measuring"
+        yield
+        self.status, self.began = "running", time.monotonic()
 
     def stepped(self, round: int, seconds: float, waited: float) -> None:
         """A round is done; `waited` of its seconds went by in mixings."""
@@ -155,7 +163,7 @@ class Herald(Background):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         super().__exit__(kind, error, trace)
-        if error is not None and self._gauges.status == "running":
+        if error is not None and self._gauges.status in WORKING:
             self._gauges.status = "failed" if isinstance(error, PeerloomError | OSError) else "stopped"
         self._write({"error": str(error)} if self._gauges.status == "failed" else {})
 

@@ -25,7 +25,7 @@ from .metrics import MetricsPage
 from .row import AskedToStop, RowResult, RowRun, spec_hash
 from .samples import with_samples
 from .shape import Shape
-from .standing import Herald, standing
+from .standing import Gauges, Herald, standing
 from .voice import Voice
 from .watch import RosterWatch
 
@@ -147,20 +147,22 @@ def start_peer(
     written = History(folder / "history.jsonl", home.identity.id) if site.history else None
     chosen = shape.settings(site.settings)
     with Endpoint(home.identity, home.roster, run, folder, where, chosen, on_event, written) as post:
-        if exp.measures:
-            exp = measure(exp, row, post, folder, shape)
-            if on_event is not None:
-                on_event(Event("measured", "", in_words(exp, row)))
-        work = RowRun(exp, row, post, keep, shape, on_round=on_round)
+        gauges = Gauges(row, exp.rounds, tuple(shape.channels))
 
         def look() -> dict[str, Any]:
-            return standing(post, work.gauges)
+            return standing(post, gauges)
 
         page = MetricsPage(site.metrics, look) if site.metrics else contextlib.nullcontext()
-        agreement = Agreement(post, work.gauges, exp.problem.n, exp.seed, row < exp.graph.clients)
-        with RosterWatch(home, post, shape, began), agreement, Herald(folder, work.gauges, look), page:
-            recycle_large_blocks()  # from here on every round makes and frees the same
-            return work.run()
+        with RosterWatch(home, post, shape, began), Herald(folder, gauges, look), page:
+            if exp.measures:
+                with gauges.measuring():
+                    exp = measure(exp, row, post, folder, shape)
+                if on_event is not None:
+                    on_event(Event("measured", "", in_words(exp, row)))
+            work = RowRun(exp, row, post, keep, shape, gauges=gauges, on_round=on_round)
+            with Agreement(post, gauges, exp.problem.n, exp.seed, row < exp.graph.clients):
+                recycle_large_blocks()  # from here on every round makes and frees the same
+                return work.run()
 
 
 def serve(folder: Path, file: Path, site: Site = _USUAL, *, log_json: bool = False, say: Callable[[str], None]) -> int:

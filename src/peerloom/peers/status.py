@@ -11,8 +11,9 @@ from typing import Any
 from ..errors import DataError
 from ..transport.files import write_whole
 
-__all__ = ["read_status", "write_status"]
+__all__ = ["WORKING", "read_status", "write_status"]
 
+WORKING = ("measuring", "running")  # what a peer says that is at work: one that is not, and says so, was killed
 _FILE = "status.json"
 
 
