@@ -20,7 +20,7 @@ _FILE = "status.json"
 def write_status(folder: Path, facts: dict[str, Any]) -> None:
     """How the peer of this run stands now."""
     document = facts | {"pid": os.getpid(), "updated": time.time()}
-    write_whole(folder / _FILE, json.dumps(document, indent=1).encode(), durable=False)
+    write_whole(folder / _FILE, json.dumps(document).encode(), durable=False)
 
 
 def read_status(folder: Path) -> dict[str, Any]:
