@@ -98,6 +98,12 @@ def test_readings_interpolate_and_do_not_go_beyond():
     assert at_equal == {"0": pytest.approx(0.4)}
     capped = Reading("mean_accuracy", "common", "delay", upto=5.0)
     assert Found({"": [one, short]}).values("", "a", capped) == {"0": pytest.approx(0.2)}
+    uneven = run("a", 0, mean_loss=[4.0, math.nan, 2.0, 0.0])  # not measured in round 1
+    along = (2 * (4 + 2) / 2 + (2 + 0) / 2) / 3  # straight lines between what was measured
+    assert Reading("mean_loss", "along").of(uneven) == pytest.approx(along)
+    assert Reading("mean_loss", "along").words == "mean of loss over the rounds"
+    assert Reading("mean_loss", "along").of(run("a", 0, mean_loss=[3.0])) == 3.0
+    assert math.isnan(Reading("mean_loss", "along").of(run("a", 0, mean_loss=[math.nan])))
     assert Reading("mean_loss").higher is False
 
 

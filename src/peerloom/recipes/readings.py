@@ -48,14 +48,15 @@ class Reading:
     """What is read off one run.
 
     metric  a column of the run's table
-    at      where: "end", "common" (as far along `axis` as all runs of the point came), or a place on `axis`
+    at      where: "end", "common" (as far along `axis` as all runs of the point came), a place on `axis`, or "along": the
+            mean over all of it, which says who is faster also where all end alike
     axis    a column that grows
     upto    with "common": no further than this place
     level   in place of `at`: where this other column first met this value
     """
 
     metric: str
-    at: float | Literal["end", "common"] = "end"
+    at: float | Literal["end", "common", "along"] = "end"
     axis: str = "round"
     upto: float = math.inf
     level: tuple[str, float] | None = None
@@ -84,6 +85,8 @@ class Reading:
             return f"{what} to {words_of(name)} {value:g}"
         if self.at == "end":
             return f"{what} at the end"
+        if self.at == "along":
+            return f"mean of {what} over the {words_of(self.axis)}"
         axis = words_of(self.axis) if self.axis != "round" else "round"
         if self.at != "common":
             return f"{what} at {axis} {self.at:g}"
@@ -104,8 +107,11 @@ class Reading:
         known = np.isfinite(y)
         if not known.any():
             return math.nan
-        x, place = column_of(run, self.axis)[known], min(common, self.upto) if self.at == "common" else float(self.at)
-        return float(np.interp(place, x, y[known])) if x[0] <= place <= x[-1] else math.nan
+        x, y = column_of(run, self.axis)[known], y[known]
+        if self.at == "along":
+            return float(np.diff(x) @ (y[1:] + y[:-1]) / 2 / (x[-1] - x[0])) if len(x) > 1 else float(y[0])
+        place = min(common, self.upto) if self.at == "common" else float(self.at)
+        return float(np.interp(place, x, y)) if x[0] <= place <= x[-1] else math.nan
 
 
 class Found:
