@@ -48,7 +48,7 @@ _LOGISTIC: Table = {"model": {"name": "logistic", "zero": True}, "data": {"name"
 _RESNET_RATE = {"name": "Pieces", "rates": [0.1, 0.01, 0.001], "starts": [1, 2134, 4267]}
 
 _FIT_CNN = Changed(
-    "320 rounds in place of 6400, batches of 10 in place of 300, one seed. About 15 minutes of one core; twice that "
+    "320 rounds in place of 6400, batches of 10 in place of 300, one seed. About 10 minutes of one core; twice that "
     "for figure 6, where all models differ and each is judged.",
     ("rounds=320", "problem.batch=10", "seeds=[42]", "evaluate.every=160"),
 )
