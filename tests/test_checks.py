@@ -154,6 +154,24 @@ def test_printed_numbers():
     assert answer(printed(delays, 8.5, "", ratio=True), {"": {"a": [0.5]}}) == "does not hold"
 
 
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        (Form(), ["holds", "does not hold"]),
+        (Form(fit=True), ["holds", "not decided here"]),  # fewer rounds cannot reach what the paper prints
+        (Form(tiny=True), ["not decided here", "not decided here"]),
+    ],
+)
+def test_smaller_forms_decide_less(form, expected):
+    labels = {"MLL-SGD, tau 32, q 1": 0.5, "Local SGD, tau 32": 0.3, "MLL-SGD, tau 8, q 4": 0.5, "HL-SGD, tau 8, q 4": 0.3}
+    runs = [
+        run(label, 0, average_loss=[1.0, 1 - end], average_accuracy=[0.0, end], seconds=[0.0, 1.0])
+        for label, end in labels.items()
+    ]
+    told = outcome("mll-sgd", "fig6ab", RECIPES["mll-sgd"]["fig6ab"], form, {"": runs})
+    assert [told.verdicts[0].answer, told.verdicts[-1].answer] == expected
+
+
 def test_what_nothing_measures_stays_open():
     assert decide([]) == "not decided here"
     assert decide([Part("", (1.0,), "above", 0.0), Part("", (), "above", 0.0)]) == "not decided here"

@@ -62,6 +62,7 @@ class Check:
     what   what is measured, and what it is held to
     parts  measures it
     unit   how numbers are written: "points" of a hundred, or as they are
+    exact  whether it is about the very numbers that the paper prints, which a smaller form cannot decide
     """
 
     name: str
@@ -69,6 +70,7 @@ class Check:
     what: str
     parts: Callable[[Found], Sequence[Part]]
     unit: Unit = ""
+    exact: bool = False
 
     def __call__(self, found: Found, judge: bool = True) -> Verdict:
         """The verdict on these runs; without `judge` nothing is decided."""

@@ -196,4 +196,5 @@ def printed(
 
     what = "factor beyond 1 to the paper's number" if ratio else "distance to the paper's number"
     accuracies = all(reading.share for _, _, reading in numbers)
-    return Check(name, claim, f"{what}, at most {within:g}", parts, "points" if accuracies and not ratio else "")
+    unit: Unit = "points" if accuracies and not ratio else ""
+    return Check(name, claim, f"{what}, at most {within:g}", parts, unit, exact=True)
