@@ -229,6 +229,9 @@ def test_the_command_reproduces_goes_on_and_sums_up(tmp_path, capsys):
     assert (out / "a-0.6/DGD-seed42/run.json").stat().st_mtime_ns == before  # nothing was run twice
     with pytest.raises(ConfigError, match="other settings"):
         reproduce_command("dspodfl", "fig3d", Form(tiny=True, settings=["problem.batch=4"]), 1, out, [], False)
+    (out / "a-0.7").mkdir()  # points that were begun, and left for later, are left out
+    (out / "a-0.8/DGD-seed42").mkdir(parents=True)
+    (out / "a-0.8/DGD-seed42/run.json").write_text('{"status": "running", "started": "2026-01-01"}')
     summed = document(summary_command, [tmp_path], tmp_path / "page.md")
     assert len(summed["verdicts"]) == len(DSPODFL["fig3d"].checks)
     for page in ("page.md", "page.html"):

@@ -17,13 +17,14 @@ def place_of(out: Path, recipe: Recipe, point: str) -> Path:
 
 
 def recorded(out: Path, recipe: Recipe) -> dict[str, list[Run]]:
-    """The runs of every point that was run, algorithms in the recipe's order."""
+    """The runs of every point that came to their end, algorithms in the recipe's order: others may have been begun."""
     labels = [str(entry.get("label", entry["name"])) for entry in recipe.table["algorithms"]]
     rank = {label: k for k, label in enumerate(labels)}
     found = {}
     for point in recipe.points:
         place = place_of(out, recipe, point)
-        if place.is_dir():
-            runs = [folder.read() for folder in find_runs(place)]
+        folders = find_runs(place) if any(place.glob("*/run.json")) else []
+        runs = [folder.read() for folder in folders if folder.info().get("status") in ("done", "diverged")]
+        if runs:
             found[point] = sorted(runs, key=lambda run: rank.get(str(run.info.get("label")), len(rank)))
     return found
