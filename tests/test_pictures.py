@@ -258,6 +258,8 @@ def test_the_papers_accuracies_stand_on_the_curves_of_their_own_point():
     assert [panel.title for panel in picture.panels] == ["IID", "non-IID"]
     assert list(iid.lines[0].paper) == [(1000.0, 0.80), (2500.0, 0.81), (3500.0, 0.82)]
     assert [x for x, _ in apart.lines[0].paper] == [5000.0, 10_000.0, 15_000.0]
+    smaller, *_ = pictures(recipe, runs, whole=False)
+    assert not any(line.paper for panel in smaller.panels for line in panel.lines)
 
 
 def test_sweeps_show_medians_and_quartiles_and_one_algorithm_alone_has_a_line_per_second_factor():

@@ -72,7 +72,7 @@ def reproduce_command(
     document = outcome(paper, figure, recipe, form, runs).to_dict()
     document |= {"command": _command(paper, figure, form), "folder": str(out)}
     (out / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    drawn = pictures(recipe, runs)
+    drawn = pictures(recipe, runs, whole=not (form.tiny or form.fit))
     (out / FILE).with_suffix(".html").write_text(to_html([document], {str(out): drawn}), encoding="utf-8")
     document["pictures"] = [str(path) for path in export(drawn, out / PICTURES, formats)]
     show(document, _rendered(document, out), as_json)
@@ -160,7 +160,7 @@ def _drawn(one: dict[str, Any]) -> list[Picture]:
     """The pictures of an outcome, from the runs beside it; none where only the outcome was kept."""
     recipe = RECIPES.get(one["paper"], {}).get(one["figure"])
     runs = recorded(Path(one["folder"]), recipe) if recipe is not None else {}
-    return pictures(recipe, runs) if recipe is not None and runs else []
+    return pictures(recipe, runs, whole=one["form"] == "paper") if recipe is not None and runs else []
 
 
 def _prefix(one: dict[str, Any]) -> str:

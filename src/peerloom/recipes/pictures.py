@@ -18,8 +18,10 @@ from .sweeps import Factor, factors_of, figure_pictures
 __all__ = ["pictures"]
 
 
-def pictures(recipe: Recipe, runs: Mapping[str, Sequence[Run]]) -> list[Picture]:
-    """Every picture of these runs, in the order in which a page shows them."""
+def pictures(recipe: Recipe, runs: Mapping[str, Sequence[Run]], whole: bool = True) -> list[Picture]:
+    """Every picture of these runs, in the order in which a page shows them. What the paper printed for the end of its curves
+    has no place on those of a smaller form, which are not `whole`.
+    """
     found = Found(runs)
     factors = factors_of(found.points, recipe.varied)
     if recipe.kind == "holdings":
@@ -32,7 +34,7 @@ def pictures(recipe: Recipe, runs: Mapping[str, Sequence[Run]]) -> list[Picture]
         return _delays(recipe, found)
     if recipe.kind == "table":
         return [table_picture(recipe.title, found, reading, recipe.paper) for reading in recipe.shows]
-    return figure_pictures(recipe.title, found, recipe.shows, factors, recipe.paper)
+    return figure_pictures(recipe.title, found, recipe.shows, factors, recipe.paper if whole else {})
 
 
 def _maps(recipe: Recipe, found: Found, factors: Mapping[str, Sequence[Factor]]) -> list[Picture]:
