@@ -72,7 +72,7 @@ def reproduce_command(
     document = outcome(paper, figure, recipe, form, runs).to_dict()
     document |= {"command": _command(paper, figure, form), "folder": str(out)}
     (out / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    drawn = pictures(recipe, runs, whole=not (form.tiny or form.fit))
+    drawn = pictures(recipe, runs, whole=document["form"] == "paper")
     (out / FILE).with_suffix(".html").write_text(to_html([document], {str(out): drawn}), encoding="utf-8")
     document["pictures"] = [str(path) for path in export(drawn, out / PICTURES, formats)]
     show(document, _rendered(document, out), as_json)

@@ -57,7 +57,7 @@ class LinkMixer:
     def __call__(
         self, laws: list[Offer], links: Links, out: Ids, into: Ids, tag: tuple[int, int]
     ) -> tuple[list[Tensor], Ids, Ids]:
-        """The offers, combined over what arrived; the receivers of all that did; and the links over which was sent."""
+        """The offers, combined over what arrived; the receivers of all that did; and the links that it was sent over."""
         n = max(law.value.shape[1] for law in laws)
         there = self._parts(links, out, tag, n)
         packed = [self._pack(law, links, out, there) for law in laws]
