@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -25,7 +26,7 @@ from peerloom.peers.export import export_peer
 from peerloom.peers.federation import found_on_this_machine
 from peerloom.peers.metrics import METRICS, exposition
 from peerloom.peers.row import spec_hash
-from peerloom.peers.start import only_experiment, run_folder
+from peerloom.peers.start import finish_before_others, only_experiment, run_folder
 from peerloom.peers.status import read_status
 from peerloom.problems.own import fill
 from peerloom.transport import Home, Identity, Member, Roster
@@ -200,6 +201,8 @@ def test_metrics_of_a_running_peer(sites):
     assert parsed(alone)["peerloom_link_up", '{peer="row-1",dir="out"}'] == 0
     assert wait_for(lambda: parsed(page_at(port))["peerloom_waiting_seconds", ""] > 0.2)
     two.start(1)
+    if hasattr(os, "SCHED_BATCH"):
+        assert os.sched_getscheduler(process.pid) == os.SCHED_BATCH
     first = wait_for(lambda: (found := parsed(page_at(port)))["peerloom_iteration", ""] > 20 and found)
     later = wait_for(lambda: (found := parsed(page_at(port)))["peerloom_iteration", ""] > 60 and found)
     assert first["peerloom_link_up", '{peer="row-1",dir="in"}'] == 1
@@ -224,6 +227,22 @@ def test_metrics_of_a_running_peer(sites):
     assert process.wait(10) == 0
     assert "stopped; the same command goes on from here" in two.said(0)
     assert two.status(0)["checkpoint"]["round"] == two.status(0)["round"] > 60
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="this system schedules in one way")
+@pytest.mark.parametrize(("chosen", "kept"), [("SCHED_OTHER", "SCHED_BATCH"), ("SCHED_IDLE", "SCHED_IDLE")])
+def test_a_peer_asks_not_to_be_interrupted_unless_told_otherwise(chosen, kept):
+    found = []
+
+    def work():
+        os.sched_setscheduler(0, getattr(os, chosen), os.sched_param(0))
+        finish_before_others()
+        found.append(os.sched_getscheduler(0))
+
+    thread = threading.Thread(target=work)  # the setting is one of each thread
+    thread.start()
+    thread.join()
+    assert found == [getattr(os, kept)]
 
 
 def cli(sites, *words, code=0):
