@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerloom.transport import OutboxFullError, Parcel, Skipped
-from peerloom.transport.inbox import Inbox, RefusedError, judge_values
+from peerloom.transport.inbox import Inbox, Judge, RefusedError
 from peerloom.transport.outbox import Outbox
 
 
@@ -162,18 +162,32 @@ def test_other_epochs_are_refused():
     assert box.last == (0, 0)
 
 
-@given(st.integers(0, 300_000), st.sampled_from([np.nan, np.inf, -np.inf]))
-def test_one_bad_number_anywhere_is_found(place, bad):
-    body = np.ones(300_001, np.float32)
-    judge_values(body, largest_norm=548.0)
+def judged(body, piece=None, **bound):
+    judge, data = Judge(body.dtype, **bound), body.data.cast("B")
+    for first in range(0, len(data), piece or len(data)):
+        judge.look(data[first : first + (piece or len(data))])
+    judge.rule()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(
+    place=st.integers(0, 9_999), bad=st.sampled_from([np.nan, -np.nan, np.inf, -np.inf]), piece=st.sampled_from([None, 4096])
+)
+def test_one_bad_number_anywhere_is_found(dtype, place, bad, piece):
+    body = np.where(np.arange(10_000) % 2, 1, -1).astype(dtype)
+    judged(body, piece, largest_norm=100.1)
     body[place] = bad
     with pytest.raises(RefusedError, match="not_finite"):
-        judge_values(body)
+        judged(body, piece)
 
 
 def test_large_finite_numbers_are_judged_by_their_norm_only():
     body = np.full(3, 3e38, np.float32)
-    judge_values(body)
-    judge_values(body, largest_norm=1e39)
+    judged(body)
+    judged(body, largest_norm=1e39)
+    judged(body, 4, largest_norm=1e39)
+    for piece in (None, 4):
+        with pytest.raises(RefusedError, match="norm"):
+            judged(body, piece, largest_norm=5e38)
     with pytest.raises(RefusedError, match="norm"):
-        judge_values(body, largest_norm=5e38)
+        judged(np.full(3, 1e200), largest_norm=1e300)

@@ -10,7 +10,7 @@ import numpy as np
 from .board import Board
 from .failpoints import hit
 from .frames import FrameError, Kind
-from .inbox import Inbox, RefusedError, judge_values
+from .inbox import Inbox, Judge, RefusedError
 from .reasons import FAREWELLS
 from .stream import Stream, Waiting
 from .tls import reason_of
@@ -113,8 +113,9 @@ class Incoming:
             yield from self._stream.skipping(frame)
             return "duplicate"
         body = np.empty(size // np.dtype(channel.dtype).itemsize, np.dtype(channel.dtype).newbyteorder("<"))
-        yield from self._stream.filling(frame, body.data.cast("B"), board.settings.heartbeat)
-        judge_values(body, board.settings.largest_norm)
+        judge = Judge(body.dtype, board.settings.largest_norm)
+        yield from self._stream.filling(frame, body.data.cast("B"), board.settings.heartbeat, judge.look)
+        judge.rule()
         body.flags.writeable = False
         order = header["epoch"], header["incarnation"], header["seq"]
         parcel = Parcel(header["channel"], header["round"], header["turn"], body, self._peer, *order)

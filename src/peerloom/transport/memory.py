@@ -17,7 +17,7 @@ from .baton import Baton, CrashedError
 from .board import Board
 from .endpoint import Endpoint
 from .history import History
-from .inbox import RefusedError, judge_values
+from .inbox import Judge, RefusedError
 from .outbox import Entry
 from .roster import Roster
 from .types import Event, RunIdentity, Settings
@@ -238,7 +238,9 @@ class MemoryNetwork:
                 full = entry.keep == "every" and len(inbox) >= receiver.settings.inbox
                 if full and (incarnation, seq) > inbox.last and (parcel.round, parcel.turn) >= inbox.floor:
                     return  # no room: no answer yet; it is sent again after a while
-                judge_values(parcel.body, receiver.settings.largest_norm)
+                judge = Judge(parcel.body.dtype, receiver.settings.largest_norm)
+                judge.look(parcel.body.data)
+                judge.rule()
                 result = inbox.deliver(parcel, entry.keep, mine)
         except RefusedError as refusal:
             why = refusal.why

@@ -8,7 +8,7 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import xxhash
@@ -99,15 +99,22 @@ class Stream:
             check_body(head, packed, b"")
         return Waiting(head, header, packed)
 
-    def filling(self, frame: Waiting, into: memoryview, tell_every: float = math.inf) -> Talk[None]:
-        """As `body`; says now and then that it advances, if asked to."""
+    def filling(
+        self,
+        frame: Waiting,
+        into: memoryview,
+        tell_every: float = math.inf,
+        look: Callable[[memoryview], None] = lambda piece: None,
+    ) -> Talk[None]:
+        """As `body`; says now and then that it advances, if asked to, and shows piece after piece to `look`."""
         digest = xxhash.xxh3_64(frame.packed)
         done, told = 0, time.monotonic()
         while done < len(into):
-            upto = min(len(into), done + 4 * _CHUNK)  # summed while it is still in the cache
-            yield from self._fill(into[done:upto])
-            digest.update(into[done:upto])
-            done = upto
+            piece = into[done : done + 4 * _CHUNK]  # summed and looked at while it is still in the cache
+            yield from self._fill(piece)
+            digest.update(piece)
+            look(piece)
+            done += len(piece)
             if time.monotonic() - told > tell_every:
                 told = time.monotonic()
                 yield from self.sending(Kind.PROGRESS, {"received": done})
