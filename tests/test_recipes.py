@@ -45,8 +45,9 @@ def test_every_recipe_runs_in_its_tiny_form_and_decides_nothing(paper, figure, t
     runs = carried_out(recipe, form, tmp_path)
     assert len(runs) == min(2, len(recipe.points))
     found = outcome(paper, figure, recipe, form, runs)
-    assert {verdict.answer for verdict in found.verdicts} == {"not decided here"}
-    assert len(found.verdicts) == len(recipe.checks) > 0
+    assert {verdict.answer for verdict in found.verdicts} <= {"not decided here"}
+    assert len(found.verdicts) == len(recipe.checks)
+    assert bool(recipe.checks) == (figure != "fig9c"), "of which the paper claims nothing"
     assert "nothing about the claims" in found.said[0]
     json.dumps(found.to_dict(), allow_nan=False)
     for check in recipe.checks:  # a label that no run has would leave a check without parts
@@ -101,14 +102,14 @@ def test_the_common_settings_of_dspodfl_hold(figure):
     assert [rule["name"] for rule in table["algorithms"]] == ["DSpodFL", "DGD", "RandomizedGossip", "SporadicSGD", "DFedAvg"]
     assert {rule["lr"] for rule in table["algorithms"]} == {0.01}
     assert (table["graph"]["radius"], table["problem"]["batch"]) == (0.4, 16)
-    assert table["graph"]["clients"] == (50 if figure in ("fig4a", "fig10a") else 10)
+    assert table["graph"]["clients"] == (50 if figure == "fig4a" else 10)
     cifar = table["problem"]["data"]["name"] == "cifar10"
     assert cifar == (figure in ("fig2c", "fig2d", "fig5b", "fig7a", "fig7b", "fig7c", "fig7d", "fig8b", "fig11b"))
     assert table["problem"]["model"] == ("vgg11" if cifar else "svm")
     assert table["problem"]["partition"]["per_client"] == (10 if figure in ("fig2a", "fig2c") else 3 if cifar else 1)
     if recipe.varied and figure != "fig4a":
         assert table["until_delay"] == (5000 if cifar else 500)
-    assert bool(recipe.note) == (recipe.fit is not None) == cifar
+    assert ("from scratch" in recipe.note) == (recipe.fit is not None) == cifar
 
 
 POINTS = {
@@ -118,6 +119,7 @@ POINTS = {
     "fig3d": ["0.5", "0.6", "0.7", "0.8", "0.9", "1"],
     "fig4b": ["0", "0.1", "0.2", "0.3", "0.4"],
     "fig7c": ["4", "6", "8", "10"],
+    "fig10a": [f"{radius}, m {m}" for m in (50, 10) for radius in ("0.2", "0.4", "0.6", "0.8", "1")],
     "fig11a": ["0.0001", "0.001", "0.01", "0.1"],
 }
 

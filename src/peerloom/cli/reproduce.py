@@ -21,7 +21,7 @@ from ..recipes.estimate import estimate
 from ..recipes.page import to_html
 from ..recipes.pictures import pictures
 from ..recipes.recorded import place_of, recorded
-from ..recipes.summary import ESTIMATE, FILE, find_estimates, find_outcomes, numbers_table, to_markdown
+from ..recipes.summary import ESTIMATE, FILE, find_estimates, find_outcomes, not_run, numbers_table, to_markdown
 from ..reports.export import PICTURES, export
 from ..reports.picture import Picture
 from ..reports.wording import span
@@ -122,9 +122,9 @@ def summary_command(places: list[Path], output: Path | None, as_json: bool) -> N
         paths = export(drawn[one["folder"]], page.parent / PICTURES, ["svg"], _prefix(one))
         addresses = [f"{PICTURES}/{path.name}" for path in paths]
         files[one["folder"]] = list(zip(addresses, drawn[one["folder"]], strict=True))
-    estimates = find_estimates(places)
-    page.with_suffix(".md").write_text(to_markdown(found, files, estimates), encoding="utf-8")
-    page.with_suffix(".html").write_text(to_html(found, drawn, estimates), encoding="utf-8")
+    estimates, missing = find_estimates(places), not_run(found, RECIPES)
+    page.with_suffix(".md").write_text(to_markdown(found, files, estimates, missing), encoding="utf-8")
+    page.with_suffix(".html").write_text(to_html(found, drawn, estimates, missing), encoding="utf-8")
     verdicts = [
         {"paper": one["paper"], "figure": one["figure"], "form": one["form"]} | verdict
         for one in found

@@ -18,17 +18,23 @@ Unit = Literal["points", ""]
 
 @dataclass(frozen=True)
 class Part:
-    """One thing a claim comes to: a number per seed, and the limit that it should be above or below."""
+    """One thing a claim comes to: a number per seed, and the limit that it should be above or below.
+
+    A single seed says nothing about chance: nearer to the limit than `least` it decides nothing.
+    """
 
     where: str
     values: tuple[float, ...]
     relation: Relation
     limit: float
+    least: float = 0.0
 
     @property
     def answer(self) -> Answer:
         """By the quartiles over seeds: both on the right side, both on the wrong one, or neither."""
         if not self.values or any(math.isnan(value) for value in self.values):
+            return "not decided here"
+        if len(self.values) == 1 and abs(self.values[0] - self.limit) < self.least:
             return "not decided here"
         sign = 1 if self.relation == "above" else -1
         low, high = sorted(sign * (value - self.limit) for value in quartiles(self.values))
@@ -76,20 +82,21 @@ class Check:
         """The verdict on these runs; without `judge` nothing is decided."""
         parts = tuple(self.parts(found))
         answer = decide(parts) if judge else "not decided here"
-        return Verdict(self.name, self.claim, answer, self._measured(parts), found.seeds, parts)
+        return Verdict(self.name, self.claim, answer, self._measured(parts, found), found.seeds, parts)
 
-    def _measured(self, parts: Sequence[Part]) -> str:
+    def _measured(self, parts: Sequence[Part], found: Found) -> str:
         known = [part for part in parts if not math.isnan(middle(part.values))]
         if not known:
             return f"{self.what}: nothing was measured"
         weakest = min(known, key=lambda part: part.slack)
+        where = found.place(weakest.where)
         low, high = quartiles(weakest.values)
         spread = f" (quartiles {self._text(low)} to {self._text(high)})" if len(weakest.values) > 1 else ""
         said = f"{self.what}: {self._text(middle(weakest.values))}{spread}"
         if len(parts) == 1:
-            return said + (f", {weakest.where}" if weakest.where else "")
+            return said + (f", {where}" if where else "")
         good = sum(part.answer == "holds" for part in parts)
-        return f"{said} at the weakest of {len(parts)}, {weakest.where}; {good} of {len(parts)} hold"
+        return f"{said} at the weakest of {len(parts)}, {where}; {good} of {len(parts)} hold"
 
     def _text(self, value: float) -> str:
         if math.isinf(value):

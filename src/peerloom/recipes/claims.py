@@ -39,20 +39,24 @@ def ahead(
             rivals = [label for label in (over or found.labels(point)) if label not in mine]
             each = [difference(found, point, label, rivals, reading) for label in mine if label in found.labels(point)]
             values = tuple(max(some) for some in zip(*each, strict=True)) if each else ()
-            made.append(Part(point, values, "above", by))
+            made.append(Part(point, values, "above", by, reading.least))
         return made
 
     what = f"{' or '.join(mine)} against {' and '.join(over) if over else 'the best other'}, {reading.words}"
     return Check(name, claim, f"{what}, more than {by:g}" if by else what, parts, _unit(reading))
 
 
-def order(labels: Sequence[str], reading: Reading, claim: str, *, name: str = "order", slack: float = 0.0) -> Check:
-    """From the first to the last, none is better than the one before it by more than `slack`."""
+def order(labels: Sequence[str], reading: Reading, claim: str, *, name: str = "order") -> Check:
+    """From the first to the last, each is better than the next."""
 
     def parts(found: Found) -> list[Part]:
         return [
             Part(
-                f"{point} {first} over {second}".strip(), difference(found, point, first, [second], reading), "above", -slack
+                f"{point} {first} over {second}".strip(),
+                difference(found, point, first, [second], reading),
+                "above",
+                0.0,
+                reading.least,
             )
             for point in found.points
             for first, second in pairwise(labels)

@@ -58,7 +58,7 @@ class Outcome:
 
 def outcome(paper: str, figure: str, recipe: Recipe, form: Form, runs: Mapping[str, list[Run]]) -> Outcome:
     """Read the runs of every point, and judge the claims; a tiny form decides nothing, a smaller one no printed number."""
-    found = Found(runs)
+    found = Found(runs, recipe.varied)
     every = [run for some in runs.values() for run in some]
     readings = dict.fromkeys(
         [*((p, la, r) for p in found.points for r in recipe.shows for la in found.labels(p)), *recipe.paper]

@@ -8,7 +8,20 @@ from typing import Any
 
 from ..reports.picture import Picture
 from ..reports.sheet import NARROW, draw
-from .summary import ESTIMATED, READ, TIMED, TIMES, VERDICTS, counted, numbers_table, ran, time_rows, title, verdict_rows
+from .summary import (
+    ESTIMATED,
+    MISSING,
+    READ,
+    TIMED,
+    TIMES,
+    VERDICTS,
+    counted,
+    numbers_table,
+    ran,
+    time_rows,
+    title,
+    verdict_rows,
+)
 
 __all__ = ["page", "shown", "tabled", "to_html"]
 
@@ -35,6 +48,7 @@ def to_html(
     found: Sequence[dict[str, Any]],
     pictures: Mapping[str, Sequence[Picture]],
     estimates: Sequence[dict[str, Any]] = (),
+    missing: Sequence[str] = (),
 ) -> str:
     """One page of these outcomes; `pictures` are by folder. An outcome by itself has its own title."""
     whole = len(found) > 1
@@ -51,6 +65,8 @@ def to_html(
         parts.append(tabled(heads, rows, "numbers") if rows else "")
     if estimates:
         parts += [f"<h2>{ESTIMATED}</h2><p>{TIMED}</p>", tabled(TIMES, time_rows(estimates))]
+    if missing:
+        parts += [f"<h2>{MISSING}</h2>", *(f"<p>{escape(one)}</p>" for one in missing)]
     return page("Reproduction" if whole else title(found[0]), parts)
 
 

@@ -15,20 +15,33 @@ __all__ = ["PAME_COMPARED"]
 
 Table = dict[str, Any]
 
-_ACCURACY, _TALKS, _VOLUME = Reading("average_accuracy"), Reading("communications"), Reading("paper_bytes")
+_ACCURACY, _TALKS, _VOLUME = (
+    Reading("average_accuracy"),
+    Reading("communications", "settled"),
+    Reading("paper_bytes", "settled"),
+)
+_EQUAL = Reading("average_accuracy", "common", "communications")
+_ALONG = Reading("average_accuracy", "along", "communications")
+_UNLIKE = (
+    "The paper gives all methods one period and one rate of participation. Here all but PaME hear all neighbours, since "
+    "they need symmetric links; D-PSGD and DFedSAM talk every fifth step, BEER and ANQ-NIDS, whose memory counts on it, at "
+    "every one. A communication round is one in which a node hears, in the mean over nodes."
+)
 _CHOSEN2 = (
     "Where the paper is silent: 100 samples per node, full gradients, random regular graphs of degree m/2, steps of "
-    "0.25 for the baselines (PaME's own first step), BEER with gamma 0.1 and the largest fifth of the entries, "
-    "ANQ-NIDS with its defaults, at most 3000 rounds. All rules but PaME hear all neighbours: theirs need symmetric "
-    "links. D-PSGD and DFedSAM talk every fifth step, the others, whose memory counts on it, at every one. Accuracy is "
-    "that on all samples: there are no others. A communication round is one in which a node hears, in the mean over "
-    "nodes."
+    "0.25 for the baselines (PaME's first step is 0.25 with 32 nodes, 0.14 with 64, 0.08 with 128), BEER with gamma 0.1 "
+    "and the largest fifth of the entries, ANQ-NIDS with its defaults, at most 3000 rounds; who has not settled by then "
+    "counts as never. Accuracy is that on all samples: there are no others."
 )
 _CHOSEN3 = (
-    "Where the paper is silent: ten nodes of degree 6, batches of 32, steps of 0.05 for the baselines, DEPOSITUM's "
-    "CNN, 1000 iterations, a common random start. Otherwise as for example 2."
+    "Where the paper is silent: ten nodes of degree 6, batches of 32, steps of 0.05 for the baselines, the largest tenth "
+    "of the entries for BEER, DEPOSITUM's CNN, 1000 iterations of every method, a common random start. They are compared "
+    "up to the communication rounds that PaME needs for them, a seventh of those of BEER and ANQ-NIDS."
 )
 _NORM = "ResNet-20 has group norm in place of batch norm."
+
+
+_FASTEST = "PaME is the fastest by communication rounds"
 
 
 def _compared(ours: Table, lr: float, period: int, compressed: float) -> list[Table]:
@@ -79,7 +92,6 @@ _FIT4 = Changed(
     "and little about the claims.",
     ("rounds=30", "seeds=[1]", "evaluate.every=30"),
 )
-_EQUAL = Reading("average_accuracy", "common", "communications")
 
 
 def _networks(
@@ -94,8 +106,8 @@ def _networks(
         "evaluate": {"every": 50},
         "algorithms": _compared(_EXAMPLE3, 0.05, 5, 0.1),
     }
-    fastest = ahead("PaME", _EQUAL, "PaME is the most accurate at equal communication rounds", name="fastest")
-    shows = (_EQUAL, _ACCURACY)
+    fastest = ahead("PaME", _ALONG, _FASTEST, name="fastest")
+    shows = (_ALONG, _EQUAL)
     return Recipe(
         title,
         (fastest, *more),
@@ -103,7 +115,7 @@ def _networks(
         shows,
         varied,
         points,
-        note,
+        f"{_UNLIKE} {note}".strip(),
         _CHOSEN3,
         _TINY3,
         _FIT4 if model == "resnet20" else _FIT3,
@@ -114,14 +126,15 @@ PAME_COMPARED: dict[str, Recipe] = {
     "fig8": Recipe(
         "Logistic regression, 1000 features",
         (
-            ahead("PaME", _EQUAL, "PaME is the most accurate at equal communication rounds", name="fastest"),
+            ahead("PaME", _ALONG, _FASTEST, name="fastest"),
             ahead("PaME", _ACCURACY, "PaME ends with the highest accuracy", name="best"),
-            ahead("DFedSAM", _EQUAL, "DFedSAM is second", name="second", over=["D-PSGD", "BEER", "ANQNIDS"]),
+            ahead("DFedSAM", _ALONG, "DFedSAM is second", name="second", over=["D-PSGD", "BEER", "ANQNIDS"]),
         ),
         _logistic(),
-        (_EQUAL, _ACCURACY, _TALKS),
+        (_ALONG, _ACCURACY, _TALKS),
         "nodes",
         {str(m): nodes(m, 100) for m in NODES},
+        note=_UNLIKE,
         chosen=_CHOSEN2,
         tiny=_TINY2,
         fit=_FEW,
@@ -137,6 +150,7 @@ PAME_COMPARED: dict[str, Recipe] = {
         (_TALKS, _VOLUME, _ACCURACY),
         "size",
         {f"m {m}, n {n}": [*nodes(m, 100), f"problem.data.features={n}"] for m in NODES for n in (1000, 5000, 10_000)},
+        note=_UNLIKE,
         chosen=_CHOSEN2,
         tiny=_TINY2,
         fit=_FEW,
@@ -147,7 +161,7 @@ PAME_COMPARED: dict[str, Recipe] = {
         "fashion-mnist",
         "classes",
         {str(c): [f"problem.partition={{name='Labels', per_client={c}}}"] for c in (1, 7, 10)},
-        ahead("PaME", _ACCURACY, "PaME ends best with one class per node", name="best at 1", only=["1"]),
+        ahead("PaME", _EQUAL, "PaME ends best with one class per node", name="best at 1", only=["1"]),
     ),
     "fig12": _networks(
         "ResNet-20 on CIFAR-10",
@@ -155,7 +169,7 @@ PAME_COMPARED: dict[str, Recipe] = {
         "cifar10",
         "partition",
         {"IID": []} | {f"Dir({b:g})": [f"problem.partition={{name='Dirichlet', theta={b}}}"] for b in (0.6, 0.3)},
-        ahead("PaME", _ACCURACY, "PaME ends with the highest accuracy", name="best"),
+        ahead("PaME", _EQUAL, "PaME ends with the highest accuracy", name="best"),
         note=_NORM,
     ),
 }

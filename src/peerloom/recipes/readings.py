@@ -48,15 +48,16 @@ class Reading:
     """What is read off one run.
 
     metric  a column of the run's table
-    at      where: "end", "common" (as far along `axis` as all runs of the point came), a place on `axis`, or "along": the
-            mean over all of it, which says who is faster also where all end alike
+    at      where: "end", "common" (as far along `axis` as all runs of the point came), a place on `axis`, "along" (the mean
+            up to there, which says who is faster also where all end alike), or "settled": at the end of a run that
+            ended because it had settled, and not because its rounds were over
     axis    a column that grows
     upto    with "common": no further than this place
     level   in place of `at`: where this other column first met this value
     """
 
     metric: str
-    at: float | Literal["end", "common", "along"] = "end"
+    at: float | Literal["end", "common", "along", "settled"] = "end"
     axis: str = "round"
     upto: float = math.inf
     level: tuple[str, float] | None = None
@@ -72,6 +73,11 @@ class Reading:
         return self.higher
 
     @property
+    def least(self) -> float:
+        """The least difference that a single seed can tell."""
+        return 0.001 if self.metric.endswith(("accuracy", "loss")) else 0.0
+
+    @property
     def worst(self) -> float:
         """What a run that diverged, or never got there, is given."""
         return -math.inf if self.higher else math.inf
@@ -85,6 +91,8 @@ class Reading:
             return f"{what} to {words_of(name)} {value:g}"
         if self.at == "end":
             return f"{what} at the end"
+        if self.at == "settled":
+            return f"{what} until it settles"
         if self.at == "along":
             return f"mean of {what} over the {words_of(self.axis)}"
         axis = words_of(self.axis) if self.axis != "round" else "round"
@@ -102,22 +110,29 @@ class Reading:
             seen = column_of(run, name)
             met = np.flatnonzero(seen >= value if "accuracy" in name else seen <= value)
             return float(y[met[0]]) if len(met) else math.inf
-        if self.at == "end":
+        if self.at == "settled" and run.info["rounds"] >= run.config["rounds"]:
+            return self.worst
+        if self.at in ("end", "settled"):
             return float(y[-1]) if len(y) else math.nan
         known = np.isfinite(y)
         if not known.any():
             return math.nan
         x, y = column_of(run, self.axis)[known], y[known]
-        if self.at == "along":
-            return float(np.diff(x) @ (y[1:] + y[:-1]) / 2 / (x[-1] - x[0])) if len(x) > 1 else float(y[0])
-        place = min(common, self.upto) if self.at == "common" else float(self.at)
-        return float(np.interp(place, x, y)) if x[0] <= place <= x[-1] else math.nan
+        place = min(common, self.upto) if isinstance(self.at, str) else self.at
+        if not x[0] <= place <= x[-1]:
+            return math.nan
+        here = float(np.interp(place, x, y))
+        if self.at != "along":
+            return here
+        x, y = np.append(x[x < place], place), np.append(y[x < place], here)
+        return float(np.diff(x) @ (y[1:] + y[:-1]) / 2 / (x[-1] - x[0])) if len(x) > 1 else here
 
 
 class Found:
     """The runs of a recipe: by point, by label, by seed."""
 
-    def __init__(self, runs: Mapping[str, Sequence[Run]]) -> None:
+    def __init__(self, runs: Mapping[str, Sequence[Run]], varied: str = "") -> None:
+        self.varied = varied
         self.runs = {
             point: {group.label: {seed_of(run): run for run in group.runs} for group in grouped(list(some))}
             for point, some in runs.items()
@@ -127,6 +142,11 @@ class Found:
     def points(self) -> list[str]:
         """The points that were run, in their order."""
         return list(self.runs)
+
+    def place(self, where: str) -> str:
+        """In words, where something was found: a bare value gets the name of what is varied."""
+        point = next((point for point in self.points if point and where.split(" ")[0] == point.split(" ")[0]), "")
+        return f"{self.varied} {where}" if point[:1].isdigit() and self.varied else where
 
     @property
     def seeds(self) -> int:
@@ -141,7 +161,7 @@ class Found:
         """The reading of every seed; empty where nothing of the kind was run."""
         runs = self.runs.get(point, {})
         common = math.nan
-        if reading.at == "common":
+        if reading.at in ("common", "along"):
             ends = [column_of(run, reading.axis) for some in runs.values() for run in some.values() if _whole(run)]
             common = min((float(end[-1]) for end in ends if len(end)), default=math.nan)
         return {seed: reading.of(run, common) for seed, run in runs.get(label, {}).items()}

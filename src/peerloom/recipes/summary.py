@@ -10,11 +10,13 @@ from typing import Any
 
 from ..core import DataError
 from ..reports.picture import Picture
+from .recipe import Recipe
 
 __all__ = [
     "ESTIMATE",
     "ESTIMATED",
     "FILE",
+    "MISSING",
     "READ",
     "TIMED",
     "TIMES",
@@ -22,6 +24,7 @@ __all__ = [
     "counted",
     "find_estimates",
     "find_outcomes",
+    "not_run",
     "numbers_table",
     "ran",
     "time_rows",
@@ -65,8 +68,9 @@ def to_markdown(
     found: Sequence[dict[str, Any]],
     pictures: Mapping[str, Sequence[tuple[str, Picture]]],
     estimates: Sequence[dict[str, Any]] = (),
+    missing: Sequence[str] = (),
 ) -> str:
-    """One page; `pictures` are by the outcome's folder, each with the address of its file."""
+    """One page; `pictures` are by the outcome's folder, each with the address of its file; `missing` was not run."""
     lines = ["# Reproduction", "", counted(found), "", READ, ""]
     lines += _markdown(VERDICTS, verdict_rows(found))
     for one in found:
@@ -79,13 +83,27 @@ def to_markdown(
             lines += ["", *_markdown(heads, rows)]
     if estimates:
         lines += ["", f"## {ESTIMATED}", "", TIMED, "", *_markdown(TIMES, time_rows(estimates))]
+    if missing:
+        lines += ["", f"## {MISSING}", "", *(f"- {one}" for one in missing)]
     return "\n".join(lines) + "\n"
 
 
+def not_run(found: Iterable[dict[str, Any]], there: Mapping[str, Mapping[str, Recipe]]) -> list[str]:
+    """Paper by paper, the figures and tables that were not run."""
+    run = {(one["paper"], one["figure"]) for one in found}
+    rest = {paper: [name for name in recipes if (paper, name) not in run] for paper, recipes in there.items()}
+    return [f"{paper}: {', '.join(names)}" for paper, names in rest.items() if names]
+
+
+MISSING = "Not run here"
 VERDICTS = ("paper", "figure", "claim", "verdict", "measured", "seeds", "form")
 READ = (
     "A claim holds or fails by the quartiles over seeds: both on one side of its limit. Where they lie on both sides, "
-    "or nothing was measured, it is not decided here."
+    "or nothing was measured, it is not decided here. With a single seed its one value decides, which says nothing about "
+    "chance; losses and accuracies that then differ by less than 0.001 decide nothing. A lead is positive where the claim "
+    "has it so, also of losses and delays. A claim about many places fails with the weakest of them, which is named. "
+    "Delays are those of the algorithm's own account, a communication round is one in which every client hears. Trackers "
+    "and directions are DEPOSITUM's y and nu."
 )
 
 
@@ -115,11 +133,13 @@ def time_rows(estimates: Iterable[dict[str, Any]]) -> list[list[str]]:
 def counted(found: Iterable[dict[str, Any]]) -> str:
     """How many were run, and how their claims came out."""
     every = list(found)
-    counts = Counter(verdict["answer"] for one in every for verdict in one["verdicts"])
+    verdicts = [verdict for one in every for verdict in one["verdicts"]]
+    counts = Counter(verdict["answer"] for verdict in verdicts)
     holds, fails, rest = (counts[answer] for answer in ("holds", "does not hold", "not decided here"))
-    every_claim = holds + fails + rest
-    said = f"Claims: {every_claim}, of which hold: {holds}, do not hold: {fails}, not decided here: {rest}."
-    return f"Figures and tables run: {len(every)}. {said}"
+    once, apart = sum(verdict["seeds"] == 1 for verdict in verdicts), len({(one["paper"], one["figure"]) for one in every})
+    twice = f" ({len(every) - apart} of them twice, also with what the authors' code did)" if apart < len(every) else ""
+    said = f"Claims: {len(verdicts)}, of which hold: {holds}, do not hold: {fails}, not decided here: {rest}."
+    return f"Figures and tables run: {apart}{twice}. {said} Judged on one seed: {once}."
 
 
 def verdict_rows(found: Iterable[dict[str, Any]]) -> list[list[str]]:
