@@ -124,6 +124,8 @@ def test_an_interrupted_comparison_is_resumed_to_the_same_numbers(place, number)
             4,
             "peerloom data get cifar10 (170.1 MB)",
         ),
+        (["reproduce", "dspodfl", "fig2b", "--tiny", "--out", "small.toml"], 2, "small.toml/curves: Not a directory."),
+        (["reproduce", "--summary", ".", "--out", "small.toml/x.md"], 4, "There is no outcome.json"),
         (["list", "nothing"], 2, "nothing"),
         (["fly"], 2, "No such command"),
     ],

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import tarfile
 import threading
 import zipfile
@@ -245,6 +246,16 @@ def test_the_command_fetches_and_the_list_shows_it(tmp_path, server):
     failed = peerloom("data", "get", HEART, "--from", server.address, cwd=tmp_path, more=empty)
     assert failed.returncode == 4
     assert "404" in failed.stderr
+
+
+@needs_data(HEART)
+def test_what_is_here_and_right_is_left_alone(tmp_path):
+    """Wherever it is found: nothing is asked of the network, which this could not reach."""
+    folder = locate(CATALOGUE[HEART]).folder
+    here = {"HOME": str(tmp_path), "PEERLOOM_DATA": str(folder.parent), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = peerloom("data", "get", HEART, cwd=tmp_path, more=here)
+    assert done.returncode == 0, done.stderr
+    assert f"is here already, in {folder}" in re.sub(r"\s+", " ", done.stdout)
 
 
 def test_an_unknown_name_is_a_usage_error():

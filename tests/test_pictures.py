@@ -161,6 +161,50 @@ def test_bubbles_have_the_area_of_their_share():
     assert (whole / large) ** 2 == pytest.approx(4 / 3, abs=0.05)
 
 
+def test_log_axes_hold_nothing_beyond_their_ends():
+    scale = Scale(Along("x", log=True), 0.02, 1e10, 0.0, 100.0)
+    assert not scale.holds(0.01), "far from the axis, however long it is"
+    assert not scale.holds(0.0)
+    assert scale.holds(0.02)
+    assert min(scale.ticks(20)) > 0.02
+
+
+def test_an_algorithm_has_one_colour_in_all_pictures():
+    recipe = RECIPES["spod-gt"]["fig3a"]
+    labels = [entry.get("label", entry["name"]) for entry in recipe.table["algorithms"]]
+    short, long = {"mean_accuracy": [0.1, 0.5]}, {"mean_accuracy": [0.1, 0.2, 0.3, 0.5]}
+    delay = {"delay_both_ways": [0.0, 10.0]}, {"delay_both_ways": [0.0, 3.0, 6.0, 10.0]}
+    runs = {
+        point: [
+            run(label, 1, *([{**short, **delay[0]}] if k == 1 else [{**long, **delay[1]}])) for k, label in enumerate(labels)
+        ]
+        for point in ("1", "2")
+    }
+    sweep, curves = pictures(recipe, runs)
+    assert labels[1] in curves.about, "who was judged at the ends only is named"
+    drawn = [ET.fromstring(draw(picture)) for picture in (sweep, curves)]
+    inks = [
+        dict(zip((e.text for e in root.iter() if e.tag.endswith("text") and e.text in labels), legend(root), strict=False))
+        for root in drawn
+    ]
+    assert inks[0].items() >= inks[1].items()
+    assert len(inks[1]) == len(labels) - 1
+
+
+def legend(root):
+    """The colours of the legend's strokes, in their order."""
+    return [e.get("stroke") for e in root.iter() if e.tag.endswith("path") and e.get("stroke-width") == "4"]
+
+
+def test_panels_beside_each_other_are_all_logarithmic_or_none():
+    recipe = RECIPES["dspodfl"]["fig4a"]
+    slow = {"mean_accuracy": [0.1, 0.11, 0.12, 0.5], "delay": [0.0, 1000.0, 2000.0, 4000.0]}
+    fast = {"mean_accuracy": [0.1, 0.45, 0.49, 0.5], "delay": [0.0, 4.0, 9.0, 4000.0]}
+    runs = {point: [run(label, 1, given) for label in ("DSpodFL", "DGD")] for point, given in (("50", slow), ("10", fast))}
+    curves = next(picture for picture in pictures(recipe, runs) if len(picture.panels) == 2)
+    assert {panel.across.log for panel in curves.panels} == {True}
+
+
 def test_what_never_arrives_is_said_and_hostile_names_stay_text():
     dots = [Dot(HOSTILE, HOSTILE, math.inf, 5.0, math.inf, 7.0), Dot(HOSTILE, "b", 6.0, 5.0, 8.0)]
     text = draw(Picture("d", HOSTILE, [Dots(HOSTILE, dots, Along(HOSTILE))]), NARROW)

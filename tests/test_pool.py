@@ -11,7 +11,7 @@ import tomli_w
 
 from peerloom.cli.sweep import grid_points, sweep_command
 from peerloom.config import comparison_from
-from peerloom.core import ConfigError
+from peerloom.core import ConfigError, DivergedError
 from peerloom.runs import RunFolder, folder_name, simulate
 from peerloom.runs.pool import Job, run_jobs
 
@@ -136,3 +136,17 @@ def test_a_sweep_runs_every_point_and_goes_on(jobs, tmp_path, capsys):
         assert page.count(f'aria-label="mine: {name}"') == 2  # wide, narrow
     before = time.time()
     assert before > (out / "batch=4" / "DSGT-seed1" / "run.json").stat().st_mtime
+
+
+def test_a_sweep_says_who_diverged_and_checks_all_points_first(tmp_path, capsys):
+    file, out = tmp_path / "mine.toml", tmp_path / "out"
+    steep = {"name": "Quadratic", "A": [[[1.0]]] * 3, "b": [[1.0]] * 3}
+    given = {"rounds": 20, "graph": {"name": "ring", "clients": 3}, "problem": steep, "evaluate": {"every": 1}}
+    file.write_text(tomli_w.dumps(given | {"algorithms": [{"name": "DGD", "lr": 0.1}]}))
+    with pytest.raises(ConfigError, match="lr"):
+        sweep_command(file, ["algorithms.DGD.lr=0.1,abc"], [], 1, out, [], as_json=False)
+    assert not out.exists()
+    with pytest.raises(DivergedError):
+        sweep_command(file, ["algorithms.DGD.lr=0.1,1e30"], [], 1, out, [], as_json=False)
+    assert "diverged" in capsys.readouterr().out
+    assert '<td class="">diverged</td>' in (out / "sweep.html").read_text()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -247,6 +248,48 @@ def test_the_command_reproduces_goes_on_and_sums_up(tmp_path, capsys):
     assert picture.read_text() in (out / "outcome.html").read_text()  # drawn anew from the runs, to the same bytes
     with pytest.raises(DataError, match=r"no outcome\.json"):
         summary_command([tmp_path / "nowhere"], None, False)
+
+
+def test_nothing_is_written_before_all_is_known_to_be_right(tmp_path, capsys):
+    out = tmp_path / "out"
+    with pytest.raises(ConfigError, match="radus"):
+        reproduce_command("dspodfl", "fig3d", Form(tiny=True, settings=["graph.radus=1"]), 1, out, [], False)
+    assert not out.exists()
+    reproduce_command("dspodfl", "fig3d", Form(tiny=True, points=["0.5"]), 1, out, [], True)
+    with pytest.raises(ConfigError, match=r"graph\.radius is 0\.4 there and 0\.7 here"):  # another point, the same folder
+        reproduce_command(
+            "dspodfl", "fig3d", Form(tiny=True, points=["0.6"], settings=["graph.radius=0.7"]), 1, out, [], False
+        )
+    with pytest.raises(ConfigError, match=r"seeds is \[42\] there and \[42, 43\] here"):
+        reproduce_command("dspodfl", "fig3d", Form(tiny=True, points=["0.5"], seeds=2), 1, out, [], False)
+    reproduce_command("dspodfl", "fig3d", Form(tiny=True, points=["0.6"]), 1, out, [], True)
+    capsys.readouterr()
+    summary_command([out], tmp_path / "page.md", True)
+    (picture,) = (tmp_path / "pictures").iterdir()
+    text = picture.read_text()
+    assert "a 0.6:" in text, "the last outcome is of this point alone"
+    assert "a 0.5:" not in text
+
+
+def test_settings_may_not_undo_what_a_figure_varies():
+    with pytest.raises(ConfigError, match="the points 1 and 2 of labels are the same"):
+        DSPODFL["fig3a"].tables(Form(settings=["problem.partition.per_client=4"]))
+    assert DSPODFL["fig3a"].tables(Form(settings=["problem.partition.per_client=4"], points=["3"]))
+    with pytest.raises(ConfigError, match="no points to choose from"):
+        DSPODFL["fig2b"].tables(Form(points=["x"]))
+
+
+def test_the_same_figure_twice_has_its_own_pictures_and_is_counted_once(tmp_path, capsys):
+    for name, radius in (("a", 0.4), ("b", 0.9)):
+        form = Form(tiny=True, points=["0.5"], settings=[f"graph.radius={radius}"])
+        reproduce_command("dspodfl", "fig3d", form, 1, tmp_path / name, [], True)
+    capsys.readouterr()
+    summary_command([tmp_path], None, True)
+    text = (tmp_path / "reproduction.md").read_text()
+    links = re.findall(r"\]\((pictures/[^)]+)\)", text)
+    assert len(links) == len(set(links)) == 2
+    assert "Figures and tables run: 1, 1 times one of them again in another form." in text
+    assert "Decided by one seed: 0." in text
 
 
 def test_the_command_takes_its_options(tmp_path):

@@ -55,7 +55,7 @@ def read_file(path: Path) -> Table:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(
-            f"There is no file {path}. Give the path of an experiment file, or none for the example."
+            f"There is no file {path}. Give the path of an experiment file; `peerloom run` alone runs an example."
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from error

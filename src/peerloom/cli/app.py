@@ -342,6 +342,11 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        err.print(f"[bold red]error:[/] {_escaped(f'{error.filename}: {error.strerror}.')}", highlight=False, soft_wrap=True)
+        sys.exit(2)
 
 
 def _escaped(text: str) -> str:

@@ -34,26 +34,46 @@ def list_command(check: bool, as_json: bool) -> None:
 
 
 def get_command(names: list[str], to: Path | None, address: str | None, as_json: bool) -> None:
-    """Fetch data sets and what they need."""
+    """Fetch data sets and what they need; what is here already, and right, is left alone."""
     for name in names:
         if name not in CATALOGUE:
             raise ConfigError(f"There is no data set '{name}' to fetch. {nearest(name, CATALOGUE)}")
     wanted = dict.fromkeys(part for name in names for part in (*CATALOGUE[name].needs, name))
-    base, got = to or cache(), {}
+    base, got, lines = to or cache(), dict[str, list[str]](), list[str]()
     with _bar() as advance:
         for name in wanted:
+            there = locate(CATALOGUE[name]) if to is None and address is None else None
+            if there is not None and there.folder != base / name and _is_right(name):
+                got[name] = []
+                lines.append(f"{name}: is here already, in {there.folder}, checked")
+                continue
             got[name] = [str(path) for path in fetch(CATALOGUE[name], base / name, address, advance)]
-    lines = [f"{name}: {len(files)} files in {base / name}, checked" for name, files in got.items()]
+            lines.append(f"{name}: {len(got[name])} files in {base / name}, checked")
     if to is not None:
         lines.append(f"Found by experiments where PEERLOOM_DATA is {to}.")
     show({"folder": str(base), "files": got}, "\n".join(lines), as_json)
 
 
+def _is_right(name: str) -> bool:
+    try:
+        read(name)
+    except DataError:
+        return False
+    return True
+
+
 def _entry(source: Source, check: bool) -> dict[str, Any]:
     found = locate(source)
-    complete = found is not None and all(locate(CATALOGUE[name]) for name in source.needs)
+    lacks = [CATALOGUE[name] for name in source.needs if locate(CATALOGUE[name]) is None]
+    complete = found is not None and not lacks
+    megabytes = (0.0 if found is not None else source.megabytes) + sum(other.megabytes for other in lacks)
     entry: dict[str, Any] = {"name": source.name, "about": source.about, "licence": source.licence}
-    entry |= {"megabytes": source.megabytes, "needs": list(source.needs), "found": complete, "problem": None}
+    entry |= {
+        "megabytes": source.megabytes if complete else megabytes,
+        "needs": list(source.needs),
+        "found": complete,
+        "problem": None,
+    }
     entry |= {"place": found.place, "folder": str(found.folder)} if found and complete else {"place": None, "folder": None}
     entry["state"] = "found" if complete else "missing"
     if check and complete:

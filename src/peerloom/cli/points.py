@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -15,13 +15,14 @@ from ..core import ConfigError, DivergedError, PeerloomError
 from ..reports import write_report
 from ..runs import Run, RunFolder
 from ..runs.pool import Job, run_jobs
+from ..transport.files import write_whole
 from .app import err
 from .run import Stop, carry_out, folders_of, status_of
 
-__all__ = ["run_points"]
+__all__ = ["EXPERIMENT", "run_points", "same_or_new"]
 
 Table = dict[str, Any]
-Done = tuple[dict[str, list[Path]], list[PeerloomError]]  # the folders of each comparison, and what diverged
+EXPERIMENT = "experiment.toml"  # in the folder of every point
 
 
 def run_points(
@@ -29,12 +30,17 @@ def run_points(
 ) -> tuple[dict[str, list[Run]], list[PeerloomError]]:
     """Run every comparison into its folder, going on with what is there, and write a page for each that has curves.
 
-    Gives the runs of each, and the errors of those that diverged. `again` is what to do after an interruption.
+    Gives the runs of each, and the errors of those that diverged. `again` is what to do after an interruption. Nothing is
+    written before all comparisons are known to be right.
     """
     for name, table in tables.items():
-        _same_or_new(places[name], table)
-    folders, failures = (_at_once if jobs > 1 else _in_turn)(tables, places, jobs, again)
-    runs = {name: [RunFolder(folder).read() for folder in some] for name, some in folders.items()}
+        same_or_new(places[name], table)
+    planned = {name: _Planned.of(comparison, places[name]) for name, comparison in _comparisons(tables)}
+    for name, table in tables.items():
+        places[name].mkdir(parents=True, exist_ok=True)
+        write_whole(places[name] / EXPERIMENT, tomli_w.dumps(table).encode())
+    failures = _at_once(planned, places, jobs, again) if jobs > 1 else _in_turn(tables, planned, again)
+    runs = {name: [RunFolder(folder).read() for folder in some.folders] for name, some in planned.items()}
     for name, some in runs.items():
         if max(run.metrics.height for run in some) <= 2:  # judged at the start and at the end only: there are no curves
             continue
@@ -42,13 +48,26 @@ def run_points(
     return runs, failures
 
 
-def _in_turn(tables: Mapping[str, Table], places: Mapping[str, Path], jobs: int, again: str) -> Done:
+class _Planned(NamedTuple):
+    """The runs of a comparison: where each is kept, what it is called, and of how many rounds it is."""
+
+    folders: list[Path]
+    names: list[str]
+    rounds: list[int]
+
+    @classmethod
+    def of(cls, comparison: Comparison, place: Path) -> _Planned:
+        every = comparison.experiments
+        names, rounds = [f"{exp.name}, seed {exp.seed}" for exp in every], [exp.rounds for exp in every]
+        return cls(folders_of(comparison, place), names, rounds)
+
+
+def _in_turn(tables: Mapping[str, Table], planned: Mapping[str, _Planned], again: str) -> list[PeerloomError]:
     """One run after another, in this process."""
-    folders, failures = {}, []
+    failures: list[PeerloomError] = []
     for name, comparison in _comparisons(tables):
-        folders[name] = folders_of(comparison, places[name])
-        failures += carry_out(comparison, folders[name], resume=True, again=again)
-    return folders, failures
+        failures += carry_out(comparison, planned[name].folders, resume=True, again=again)
+    return failures
 
 
 def _comparisons(tables: Mapping[str, Table]) -> Iterator[tuple[str, Comparison]]:
@@ -60,26 +79,35 @@ def _comparisons(tables: Mapping[str, Table]) -> Iterator[tuple[str, Comparison]
         yield name, before[0]
 
 
-def _same_or_new(place: Path, table: Table) -> None:
-    """A folder goes on only with the very experiment it was begun with."""
-    file = place / "experiment.toml"
-    if file.exists() and read_file(file) != table:
-        raise ConfigError(f"{place} holds runs of other settings. Give another --out, or remove it.")
-    place.mkdir(parents=True, exist_ok=True)
-    file.write_text(tomli_w.dumps(table), encoding="utf-8")
+def same_or_new(place: Path, table: Table) -> None:
+    """Refuse a folder that was begun with another experiment than this one."""
+    file = place / EXPERIMENT
+    if file.exists() and (there := read_file(file)) != table:
+        raise ConfigError(
+            f"{place} holds runs of other settings: {_first_difference(there, table)}. Give another --out, or remove it."
+        )
 
 
-def _at_once(tables: Mapping[str, Table], places: Mapping[str, Path], jobs: int, again: str) -> Done:
+def _first_difference(there: Any, here: Any, path: str = "") -> str:
+    """Where two tables differ, and how."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        key = next(key for key in [*there, *here] if there.get(key) != here.get(key))
+        return _first_difference(there.get(key), here.get(key), f"{path}.{key}".lstrip("."))
+    if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        k = next(k for k, (one, other) in enumerate(zip(there, here, strict=True)) if one != other)
+        return _first_difference(there[k], here[k], f"{path}[{k}]")
+    return f"{path} is {there!r} there and {here!r} here"
+
+
+def _at_once(planned: Mapping[str, _Planned], places: Mapping[str, Path], jobs: int, again: str) -> list[PeerloomError]:
     """All runs that are not done yet, some at a time, with one display."""
-    folders: dict[str, list[Path]] = {}
     wanted, names, rounds = [], [], []
-    for point, comparison in _comparisons(tables):
-        folders[point] = folders_of(comparison, places[point])
-        for k, (exp, folder) in enumerate(zip(comparison.experiments, folders[point], strict=True)):
+    for point, runs in planned.items():
+        for k, folder in enumerate(runs.folders):
             if status_of(folder) not in ("done", "diverged"):
-                wanted.append(Job(places[point] / "experiment.toml", k, folder))
-                names.append(f"{point} {exp.name}, seed {exp.seed}".strip())
-                rounds.append(exp.rounds)
+                wanted.append(Job(places[point] / EXPERIMENT, k, folder))
+                names.append(f"{point} {runs.names[k]}".strip())
+                rounds.append(runs.rounds[k])
     failed: list[str] = []
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Stop() as stop, Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
@@ -108,8 +136,8 @@ def _at_once(tables: Mapping[str, Table], places: Mapping[str, Path], jobs: int,
         sys.exit(130)
     if failed:
         raise PeerloomError(failed[0])
-    infos = [RunFolder(folder).info() for some in folders.values() for folder in some]
-    return folders, [
+    infos = [RunFolder(folder).info() for some in planned.values() for folder in some.folders]
+    return [
         DivergedError(str(info["message"]), round=int(info["round"]), row=int(info["row"]))
         for info in infos
         if info["status"] == "diverged"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import asdict
+from collections import Counter
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ..core import ConfigError, nearest
@@ -21,12 +22,21 @@ from ..recipes.estimate import estimate
 from ..recipes.page import to_html
 from ..recipes.pictures import pictures
 from ..recipes.recorded import place_of, recorded
-from ..recipes.summary import ESTIMATE, FILE, find_estimates, find_outcomes, not_run, numbers_table, to_markdown
+from ..recipes.summary import (
+    ESTIMATE,
+    FILE,
+    find_estimates,
+    find_outcomes,
+    not_run,
+    numbers_table,
+    to_markdown,
+    verdict_rows,
+)
 from ..reports.export import PICTURES, export
 from ..reports.picture import Picture
 from ..reports.wording import span
 from .app import err, show
-from .points import run_points
+from .points import EXPERIMENT, run_points, same_or_new
 
 __all__ = ["estimate_command", "list_command", "reproduce_command", "summary_command"]
 
@@ -63,14 +73,19 @@ def reproduce_command(
     paper: str, figure: str, form: Form, jobs: int, out_dir: Path | None, formats: list[str], as_json: bool
 ) -> None:
     """Run every point of a figure, then hold its claims to what came of it and draw it."""
-    recipe, figure = _find(paper, figure)
+    asked, (recipe, figure) = figure, _find(paper, figure)
+    if asked != figure:
+        err.print(f"{asked} is drawn from the runs of {figure}.", highlight=False)
     kind = "".join(f"-{word}" for word in ("tiny", "fit", "compat") if getattr(form, word))
     out = out_dir or Path("runs") / f"{paper}-{figure}{kind}"
     tables = recipe.tables(form)
-    places = {name: place_of(out, recipe, name) for name in tables}
+    places = {name: place_of(out, recipe, name) for name in recipe.points}
+    there = [name for name, place in places.items() if (place / EXPERIMENT).exists()]
+    for name, table in recipe.tables(replace(form, points=there)).items():  # also of points that are not asked for now
+        same_or_new(places[name], table)
     runs, failures = run_points(tables, places, jobs, again="give the same command again")
     document = outcome(paper, figure, recipe, form, runs).to_dict()
-    document |= {"command": _command(paper, figure, form), "folder": str(out)}
+    document |= {"command": _command(paper, figure, form), "folder": str(out), "ran": list(runs)}
     (out / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     drawn = pictures(recipe, runs, whole=document["form"] == "paper")
     (out / FILE).with_suffix(".html").write_text(to_html([document], {str(out): drawn}), encoding="utf-8")
@@ -117,24 +132,26 @@ def summary_command(places: list[Path], output: Path | None, as_json: bool) -> N
     page.parent.mkdir(parents=True, exist_ok=True)
     drawn: dict[str, list[Picture]] = {}
     files: dict[str, list[tuple[str, Picture]]] = {}
+    names = Counter[str]()
     for one in found:
         drawn[one["folder"]] = _drawn(one)
-        paths = export(drawn[one["folder"]], page.parent / PICTURES, ["svg"], _prefix(one))
+        prefix = _prefix(one)
+        names[prefix] += 1
+        prefix += f"{names[prefix]}-" if names[prefix] > 1 else ""  # the same figure again, with other settings
+        paths = export(drawn[one["folder"]], page.parent / PICTURES, ["svg"], prefix)
         addresses = [f"{PICTURES}/{path.name}" for path in paths]
         files[one["folder"]] = list(zip(addresses, drawn[one["folder"]], strict=True))
     estimates, missing = find_estimates(places), not_run(found, RECIPES)
     page.with_suffix(".md").write_text(to_markdown(found, files, estimates, missing), encoding="utf-8")
     page.with_suffix(".html").write_text(to_html(found, drawn, estimates, missing), encoding="utf-8")
     verdicts = [
-        {"paper": one["paper"], "figure": one["figure"], "form": one["form"]} | verdict
+        {"paper": one["paper"], "figure": one["figure"], "form": one["form"], "compat": one["compat"]} | verdict
         for one in found
         for verdict in one["verdicts"]
     ]
-    table = Table("figure", "claim", "verdict", "measured")
-    for v in verdicts:
-        table.add_row(
-            f"{v['paper']} {v['figure']}", v["claim"], f"[{_INK[v['answer']]}]{v['answer']}[/]", Text(v["measured"])
-        )
+    table = Table("figure", "claim", "verdict", "measured", "form")
+    for paper, figure, claim, answer, measured, _, form in verdict_rows(found):
+        table.add_row(f"{paper} {figure}", claim, f"[{_INK[answer]}]{answer}[/]", Text(measured), form)
     show({"page": str(page.with_suffix(".md")), "verdicts": verdicts}, table, as_json)
     if not as_json:
         err.print(f"Pages: {page.with_suffix('.md')} and {page.with_suffix('.html')}", highlight=False, markup=False)
@@ -159,7 +176,7 @@ def _find(paper: str, figure: str) -> tuple[Recipe, str]:
 def _drawn(one: dict[str, Any]) -> list[Picture]:
     """The pictures of an outcome, from the runs beside it; none where only the outcome was kept."""
     recipe = RECIPES.get(one["paper"], {}).get(one["figure"])
-    runs = recorded(Path(one["folder"]), recipe) if recipe is not None else {}
+    runs = recorded(Path(one["folder"]), recipe, one.get("ran")) if recipe is not None else {}
     return pictures(recipe, runs, whole=one["form"] == "paper") if recipe is not None and runs else []
 
 
@@ -180,11 +197,12 @@ def _command(paper: str, figure: str, form: Form) -> str:
 
 def _rendered(document: dict[str, Any], out: Path) -> Group:
     heads, rows = numbers_table(document)
-    table = Table(*map(escape, heads), title=document["title"])
+    table = Table(*(Column(escape(head), overflow="fold") for head in heads), title=document["title"])
     for row in rows:
         table.add_row(*map(Text, row))
     verdicts = Table("claim", "verdict", "measured", title="What the paper says, and what is seen")
     for v in document["verdicts"]:
         verdicts.add_row(v["claim"], f"[{_INK[v['answer']]}]{v['answer']}[/]", Text(v["measured"]))
     lines = [*document["said"], f"Page: {(out / FILE).with_suffix('.html')}. Runs, and pages of their curves: below {out}"]
+    lines += [f"Pictures: {len(document['pictures'])} files in {out / PICTURES}"] if document["pictures"] else []
     return Group(*([table] if rows else []), verdicts, *map(Text, lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,6 +18,7 @@ from ..config import override, read_file
 from ..core import ConfigError
 from ..recipes import Found, Reading
 from ..recipes.page import page, shown, tabled
+from ..recipes.readings import middle
 from ..recipes.sweeps import Factor, figure_pictures
 from ..reports import summary
 from ..reports.export import PICTURES, export
@@ -53,24 +55,34 @@ def sweep_command(
     drawn = _pictures(title, runs, points)
     labels = list(dict.fromkeys(entry.label for one in found.values() for entry in one.final))
     table = Table("point", *labels, title=f"{title}: medians over seeds at the end of each run")
-    rows = []
+    rows, ends = [], Found(runs)
     for name, one in found.items():
-        say = percent if one.quality == "accuracy" else number
-        final = {entry.label: entry.figures[f"mean_{one.quality}"].median for entry in one.final}
-        rows.append([name, *(say(final.get(label)) for label in labels)])
+        last = {label: list(ends.values(name, label, Reading(f"mean_{one.quality}")).values()) for label in labels}
+        rows.append([name, *(_ended(last[label], one.quality == "accuracy") for label in labels)])
         table.add_row(*rows[-1])
     where = out / "sweep.html"
-    ends = tabled(["at the end, median over seeds", *labels], rows, "numbers")
+    medians = tabled(["at the end, median over seeds", *labels], rows, "numbers")
     reports = [name for name in runs if (places[name] / "report.html").exists()]
     links = [f'<a href="{escape(quote(places[name].name))}/report.html">{escape(name)}</a>' for name in reports]
-    parts = [*map(shown, drawn), ends, f"<p>Reports of the points: {', '.join(links)}</p>" if links else ""]
+    parts = [*map(shown, drawn), medians, f"<p>Reports of the points: {', '.join(links)}</p>" if links else ""]
     where.write_text(page(title, parts), encoding="utf-8")
     document |= {"page": str(where), "pictures": [str(path) for path in export(drawn, out / PICTURES, formats)]}
     show(document, table, as_json)
     if not as_json:
         err.print(f"Page: {where}. Runs and their reports: below {out}", highlight=False, markup=False, soft_wrap=True)
+        if formats:
+            err.print(f"Pictures: {len(document['pictures'])} files in {out / PICTURES}", highlight=False, markup=False)
     if failures:
         raise failures[0]
+
+
+def _ended(values: Sequence[float], share: bool) -> str:
+    """What most runs ended with; who diverged ended worst, whatever its last number was."""
+    if not values:
+        return ""
+    found, lost = middle(values), sum(map(math.isinf, values))
+    said = "diverged" if math.isinf(found) else (percent if share else number)(found)
+    return said + (f" ({lost} of {len(values)} diverged)" if 0 < lost < len(values) else "")
 
 
 def _pictures(title: str, runs: Mapping[str, list[Run]], points: Mapping[str, Sequence[str]]) -> list[Picture]:

@@ -125,7 +125,8 @@ def _transfer(addresses: list[str], name: str, folder: Path, progress: Progress)
                 failures.append(f"{url}: {getattr(error, 'reason', error)}")
                 time.sleep(0.2 * attempt)
     kept = f" What came is kept in {part}; the same command goes on from there." if part.exists() else ""
-    raise DataError(f"'{name}' could not be fetched. {'; '.join(dict.fromkeys(failures))}.{kept}")
+    offline = " Without a network: copy the files from elsewhere, and let PEERLOOM_DATA name the folder they are in."
+    raise DataError(f"'{name}' could not be fetched. {'; '.join(dict.fromkeys(failures))}.{kept or offline}")
 
 
 def _go_on(url: str, part: Path, progress: Callable[[int, int | None], None]) -> None:

@@ -18,6 +18,11 @@ def _unit(reading: Reading) -> Unit:
     return "points" if reading.share else ""
 
 
+def _limit(value: float, unit: Unit) -> str:
+    """A limit as its measurements are written."""
+    return f"{100 * value:g} points" if unit == "points" else f"{value:g}"
+
+
 def ahead(
     ours: str | Sequence[str],
     reading: Reading,
@@ -43,7 +48,7 @@ def ahead(
         return made
 
     what = f"{' or '.join(mine)} against {' and '.join(over) if over else 'the best other'}, {reading.words}"
-    return Check(name, claim, f"{what}, more than {by:g}" if by else what, parts, _unit(reading))
+    return Check(name, claim, f"{what}, more than {_limit(by, _unit(reading))}" if by else what, parts, _unit(reading))
 
 
 def order(labels: Sequence[str], reading: Reading, claim: str, *, name: str = "order") -> Check:
@@ -83,7 +88,7 @@ def close(labels: Sequence[str], reading: Reading, within: float, claim: str, *,
         return made
 
     kind = "largest difference" if reading.share else "largest difference, as a share"
-    return Check(name, claim, f"{kind}, {reading.words}, at most {within:g}", parts, _unit(reading))
+    return Check(name, claim, f"{kind}, {reading.words}, at most {_limit(within, _unit(reading))}", parts, _unit(reading))
 
 
 def grows(
@@ -201,4 +206,4 @@ def printed(
     what = "factor beyond 1 to the paper's number" if ratio else "distance to the paper's number"
     accuracies = all(reading.share for _, _, reading in numbers)
     unit: Unit = "points" if accuracies and not ratio else ""
-    return Check(name, claim, f"{what}, at most {within:g}", parts, unit, exact=True)
+    return Check(name, claim, f"{what}, at most {_limit(within, unit)}", parts, unit, exact=True)

@@ -132,7 +132,7 @@ def _largest_lead(ours: Run, theirs: Run) -> float:
 _SOMEWHERE = Check(
     "lead somewhere",
     "DSpodFL leads each other by 10 to 40 points at some delay",
-    "largest lead at any delay, more than 0.1",
+    "largest lead at any delay, more than 10 points",
     _leads,
     "points",
 )

@@ -19,7 +19,10 @@ __all__ = ["Number", "Outcome", "outcome"]
 
 @dataclass(frozen=True)
 class Number:
-    """One reading of one algorithm at one point, over seeds; `paper` is what the paper prints, where it prints something."""
+    """One reading of one algorithm at one point, over seeds.
+
+    `never` says that most runs diverged, or did not get there; `paper` is what the paper prints, where it prints something.
+    """
 
     point: str
     label: str
@@ -30,6 +33,7 @@ class Number:
     high: float
     seeds: int
     paper: float | None
+    never: bool
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,10 @@ def outcome(paper: str, figure: str, recipe: Recipe, form: Form, runs: Mapping[s
     for point, label, reading in readings:
         values = list(found.values(point, label, reading).values())
         if values:
-            low, high = quartiles(values)
-            printed = recipe.paper.get((point, label, reading))
+            median, (low, high) = middle(values), quartiles(values)
+            printed, never = recipe.paper.get((point, label, reading)), math.isinf(median)
             numbers.append(
-                Number(point, label, reading.words, reading.share, middle(values), low, high, len(values), printed)
+                Number(point, label, reading.words, reading.share, median, low, high, len(values), printed, never)
             )
     verdicts = tuple(check(found, judge=not form.tiny and not (form.fit and check.exact)) for check in recipe.checks)
     failed = any(verdict.answer == "does not hold" for verdict in verdicts)

@@ -80,7 +80,7 @@ _FEW = Changed(
     "--point leaves out, take longer.",
     ("seeds=[1]", "rounds=600"),
 )
-_TINY2 = ("rounds=20", "problem.data.samples=640", "problem.data.features=20", "graph.clients=16", "graph.degree=8")
+_TINY2 = ("rounds=20", "problem.data.samples=640", "graph.degree=8")
 _EXAMPLE3 = pame(0.5, 0.1, 5, 10, 5.0, 1.001)
 _TINY3 = ("problem.data=digits", "problem.model=softmax", "rounds=30", "evaluate.every=10")
 _FIT3 = Changed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, Literal
 
 from ..config import override
@@ -83,10 +84,17 @@ class Recipe:
         known = list(self.table["seeds"])
         if form.seeds is not None and not 1 <= form.seeds <= len(known):
             raise ConfigError(f"--seeds must be 1 to {len(known)}, found {form.seeds}.")
-        base = override({**self.table, "seeds": known[: 1 if form.tiny else form.seeds]}, [])
+        base = override({**self.table, "seeds": known[: form.seeds or (1 if form.tiny else None)]}, [])
         changes = [*self._settings(form, "compat"), *self._settings(form, "fit"), *(self.tiny if form.tiny else ())]
         chosen = self._points(form)
-        made = {name: override(base, [*chosen[name], *changes, *form.settings]) for name in chosen}
+        before = {name: override(base, [*chosen[name], *changes]) for name in chosen}
+        made = {name: override(table, form.settings) for name, table in before.items()}
+        for one, other in combinations(made, 2):
+            if made[one] == made[other] and before[one] != before[other]:
+                raise ConfigError(
+                    f"With --set {' --set '.join(form.settings)} the points {one} and {other} of {self.varied} are the "
+                    "same: it overwrites what the figure varies. Take one of them by --point."
+                )
         for name, table in made.items():
             table["title"] = f"{self.title}: {self.varied} {name}" if self.varied else self.title
             table["title"] += " (tiny)" if form.tiny else " (smaller than the paper's)" if form.fit else ""
@@ -96,7 +104,10 @@ class Recipe:
         """In words, how this form differs from the paper's."""
         lines = []
         if form.tiny:
-            lines.append("The tiny form: it shows that everything works, and nothing about the claims.")
+            lines.append(
+                "The tiny form: it shows that everything works, and nothing about the claims. Data, sizes and rounds below "
+                "are those of the full form."
+            )
         elif form.fit and self.fit is not None:
             lines.append(f"Smaller than the paper's: {self.fit.says}")
         elif self.fit is not None:
@@ -112,10 +123,10 @@ class Recipe:
     def _points(self, form: Form) -> Mapping[str, Sequence[str]]:
         if form.points is not None:
             for name in form.points:
+                if name not in self.points and not self.varied:
+                    raise ConfigError("This figure has curves and no points to choose from. Leave --point out.")
                 if name not in self.points:
-                    raise ConfigError(
-                        f"There is no point '{name}' of {self.varied or 'a figure of curves'}. {nearest(name, self.points)}"
-                    )
+                    raise ConfigError(f"There is no point '{name}' of {self.varied}. {nearest(name, self.points)}")
             return {name: self.points[name] for name in form.points}
         return dict(list(self.points.items())[:2]) if form.tiny else self.points
 

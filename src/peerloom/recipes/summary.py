@@ -136,10 +136,11 @@ def counted(found: Iterable[dict[str, Any]]) -> str:
     verdicts = [verdict for one in every for verdict in one["verdicts"]]
     counts = Counter(verdict["answer"] for verdict in verdicts)
     holds, fails, rest = (counts[answer] for answer in ("holds", "does not hold", "not decided here"))
-    once, apart = sum(verdict["seeds"] == 1 for verdict in verdicts), len({(one["paper"], one["figure"]) for one in every})
-    twice = f" ({len(every) - apart} of them twice, also with what the authors' code did)" if apart < len(every) else ""
+    once = sum(verdict["seeds"] == 1 and verdict["answer"] != "not decided here" for verdict in verdicts)
+    apart = len({(one["paper"], one["figure"]) for one in every})
+    twice = f", {len(every) - apart} times one of them again in another form" if apart < len(every) else ""
     said = f"Claims: {len(verdicts)}, of which hold: {holds}, do not hold: {fails}, not decided here: {rest}."
-    return f"Figures and tables run: {apart}{twice}. {said} Judged on one seed: {once}."
+    return f"Figures and tables run: {apart}{twice}. {said} Decided by one seed: {once}."
 
 
 def verdict_rows(found: Iterable[dict[str, Any]]) -> list[list[str]]:
@@ -171,7 +172,7 @@ def numbers_table(one: dict[str, Any], apart: str = " ") -> tuple[list[str], lis
     labels = list(dict.fromkeys(number["label"] for number in one["numbers"]))
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for number in one["numbers"]:
-        text = _value(number["median"], number["share"])
+        text = "never" if number["never"] else _value(number["median"], number["share"])
         if number["seeds"] > 1:
             text += f"{apart}({_value(number['low'], number['share'])} to {_value(number['high'], number['share'])})"
         if number["paper"] is not None:

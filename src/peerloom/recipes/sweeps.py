@@ -71,22 +71,35 @@ def _curves(
 ) -> Picture | None:
     across = axis, Along(words_of(axis))
     up = metric, along_of(metric)
-    panels = []
     grouped = _grouped(found, factors)
-    for name, lines in grouped.items():
-        curved = [line for line in lines if max(run.metrics.height for run in line.group.runs) > 2]
-        printed = {line.group.label: _printed(paper, line, metric, axis) for line in curved}
-        panel = curve_panel(name, [_with_axis(line.group, axis) for line in curved], across, up, printed, len(grouped))
-        panels += [panel] if panel is not None else []
+    curved = {
+        name: [line for line in lines if max(run.metrics.height for run in line.group.runs) > 2]
+        for name, lines in grouped.items()
+    }
+
+    def drawn(log: bool | None = None) -> list[Lines]:
+        made = []
+        for name, lines in curved.items():
+            printed = {line.group.label: _printed(paper, line, metric, axis) for line in lines}
+            groups = [_with_axis(line.group, axis) for line in lines]
+            made.append(curve_panel(name, groups, across, up, printed, len(grouped), log))
+        return [panel for panel in made if panel is not None]
+
+    panels = drawn()
     if not panels or len(panels) > _MOST_PANELS:
         return None
+    if len({panel.across.log for panel in panels}) > 1:
+        panels = drawn(log=True)  # one manner for all, so that they can be compared
     if not up[1].log and up[1].unit != "%" and spans_decades([value for panel in panels for _, value in panel.shown()]):
         panels = [dataclasses.replace(panel, up=dataclasses.replace(panel.up, log=True)) for panel in panels]
     band = RANGE if found.seeds > 1 else ""
     words = f"{title}: {words_of(metric)}, against {words_of(axis)}"
     second = {some[1] for some in factors.values() if len(some) > 1}  # its values side by side, if panels are points
     beside = len(second) if len(second) <= _MOST_BESIDE and len(panels) == len(factors) else 0
-    return Picture(f"{metric}-{axis}".replace("_", "-"), words, with_common_reach(panels), band, beside=beside)
+    gone = dict.fromkeys(line.group.label for name, lines in grouped.items() for line in lines if line not in curved[name])
+    about = f"Judged at the ends only, and not drawn where so: {', '.join(gone)}." if gone else ""
+    name = f"{metric}-{axis}".replace("_", "-")
+    return Picture(name, words, with_common_reach(panels), band, about, beside, _order(found))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +176,14 @@ def _sweep(title: str, found: Found, reading: Reading, factors: Mapping[str, Seq
         Lines(panel, [_swept(name, some) for name, some in lines.items()], across, up) for panel, lines in rows.items()
     ]
     band = QUARTILES if found.seeds > 1 else ""
-    return Picture(name_of(reading), f"{title}: {reading.words}", with_common_reach(panels), band)
+    words = f"{title}: {reading.words}"
+    return Picture(name_of(reading), words, with_common_reach(panels), band, order=_order(found))
+
+
+def _order(found: Found) -> list[str]:
+    """The algorithms, for colours that stay the same from picture to picture; one alone has lines of other names."""
+    labels = list(dict.fromkeys(label for point in found.points for label in found.labels(point)))
+    return labels if len(labels) > 1 else []
 
 
 class _Row(NamedTuple):

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 __all__ = ["Canvas", "wide"]
 
+_SMALLEST = 8.0  # letters that can still be read
 _LETTER = 0.58  # of the font size: the mean width of a letter, on the safe side
 
 # Colours of the page come from classes, those of the data stand on the marks.
@@ -38,9 +39,10 @@ class Canvas:
         where = "" if anchor == "start" else f' text-anchor="{anchor}"'
         self._parts.append(f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}"{where} {ink}{more}>{escape(text)}</text>')
 
-    def turned(self, x: float, y: float, text: str) -> None:
-        """Text that reads upwards, centred."""
-        self.text(x, y, text, anchor="middle", kind="s", more=f' transform="rotate(-90 {_n(x)} {_n(y)})"')
+    def turned(self, x: float, y: float, text: str, room: float) -> None:
+        """Text that reads upwards, centred, and is made smaller where there is no room for it."""
+        size = min(12.0, max(_SMALLEST, 12 * room / max(1.0, wide(text))))
+        self.text(x, y, text, size=size, anchor="middle", kind="s", more=f' transform="rotate(-90 {_n(x)} {_n(y)})"')
 
     def rule(self, x1: float, y1: float, x2: float, y2: float, kind: str = "g") -> None:
         """A thin line: g for a grid, l for an axis."""

@@ -61,7 +61,7 @@ def paint(canvas: Canvas, panel: Panel, place: Place, inks: Inks) -> None:
     for k, name in enumerate(names):
         canvas.text(left - 8, inner.y + (k + 0.5) * tall + 4, name, anchor="end")
     if isinstance(panel, Cells | Bubbles):
-        canvas.turned(place.x + 14, inner.y + inner.height / 2, panel.up.title)
+        canvas.turned(place.x + 14, inner.y + inner.height / 2, panel.up.title, inner.height)
     if isinstance(panel, Dots):
         _dots(canvas, panel, inner, tall, inks)
     elif isinstance(panel, Bars):
@@ -111,7 +111,7 @@ def _lines(canvas: Canvas, panel: Lines, place: Place, inks: Inks) -> None:
         canvas.rule(inner.x, y(value), inner.x + inner.width, y(value))
         canvas.text(inner.x - 6, y(value) + 4, text, size=11, anchor="end", kind="s")
     if place.titled:
-        canvas.turned(place.x + 14, inner.y + inner.height / 2, _titled(panel.up))
+        canvas.turned(place.x + 14, inner.y + inner.height / 2, _titled(panel.up), inner.height)
     first = next(iter(inks), "")
     for line in reversed(panel.lines):
         ink, dash = inks[line.label]
@@ -155,7 +155,9 @@ def _dots(canvas: Canvas, panel: Dots, inner: Place, tall: float, inks: Inks) ->
         if dot.paper is not None:
             canvas.diamond(scale(dot.paper), y, ink, f"{what}, the paper's: {_say(dot.paper, panel.across)}", 4.2)
         if not scale.holds(dot.value):
-            canvas.text(inner.x + inner.width - 4, y + 4, "never", size=11, anchor="end", kind=ink)
+            left = dot.paper is not None and scale(dot.paper) > inner.x + inner.width / 2  # beside the paper's diamond
+            at, anchor = (inner.x + 4, "start") if left else (inner.x + inner.width - 4, "end")
+            canvas.text(at, y + 4, "never", size=11, anchor=anchor, kind=ink)
             continue
         ends = [value for value in (dot.low, dot.high) if scale.holds(value)]
         if len(ends) == 2 and dot.low < dot.high:

@@ -152,6 +152,7 @@ class Picture:
     band    what bands and whiskers are
     about   what else one must know
     beside  panels in a row where there is room; 0 leaves it to the room
+    order   labels in the order in which colours are given, where other pictures have them, too
     """
 
     name: str
@@ -160,6 +161,7 @@ class Picture:
     band: str = ""
     about: str = ""
     beside: int = 0
+    order: Sequence[str] = ()
 
     def labels(self) -> list[str]:
         """What has a colour, in the order of its first appearance."""

@@ -34,11 +34,12 @@ def curve_panel(
     up: tuple[str, Along],
     paper: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     beside: int = 1,
+    log: bool | None = None,
 ) -> Lines | None:
     """A line for every group, of one column over another; nothing where no run has both.
 
     `paper` has printed points by label, `beside` is how many panels the picture has, which share its points. The horizontal
-    axis is logarithmic where a linear one would hide the climb; the vertical one where it says so.
+    axis is logarithmic where a linear one would hide the climb, unless `log` says; the vertical one where it says so.
     """
     (x, along), (y, upwards) = across, up
     found = [one for group in groups if (one := curve(group, x, y, positive=upwards.log))]
@@ -46,7 +47,7 @@ def curve_panel(
         return None
     most = max(_FEWEST, _POINTS // (beside * len(found)))
     lines = [_line(one, most, (paper or {}).get(one.label, ())) for one in found]
-    log = wants_log(found)
+    log = wants_log(found) if log is None else log
     return Lines(title, lines, replace(along, log=log), upwards, onset(found) if log else 0.0)
 
 

@@ -45,8 +45,11 @@ class Scale:
 
     def holds(self, value: float) -> bool:
         """Whether a value can be shown."""
-        slack = 1e-9 * abs(self.high - self.low)
-        return math.isfinite(value) and self.low - slack <= value <= self.high + slack
+        if not math.isfinite(value) or (self.along.log and value <= 0):
+            return False
+        low, high, here = (math.log10(v) if self.along.log else v for v in (self.low, self.high, value))
+        slack = 1e-9 * abs(high - low)
+        return low - slack <= here <= high + slack
 
     def ticks(self, most: int) -> list[float]:
         """Round values, about as many as there is room for."""

@@ -94,12 +94,15 @@ def _progress_figure(m: Material, found: Sequence[Curve], axis: Axis, view: str)
 
 def _agreement(m: Material, charts: Charts, scales: Mapping[str, str]) -> Iterator[str]:
     """Consensus error."""
-    cards = []
-    for key in ("delay", "rounds"):
-        found = _curves(m, AXES[key], "consensus", positive=True)
-        figure = curves_figure(found, m.inks, AXES[key], "consensus error", log_y=True)
-        cards.append(charts.place({"own": figure}, f"Consensus error against {key}", scale=scales[key]))
     yield "<h2>Consensus: how far the clients' models are apart</h2>"
+    found = {key: _curves(m, AXES[key], "consensus", positive=True) for key in ("delay", "rounds")}
+    if not any(found.values()):
+        yield "<p>Wherever they were judged, all models of a run were the same.</p>"
+        return
+    cards = []
+    for key, some in found.items():
+        figure = curves_figure(some, m.inks, AXES[key], "consensus error", log_y=True)
+        cards.append(charts.place({"own": figure}, f"Consensus error against {key}", scale=scales[key]))
     yield f'<div class="charts">{"".join(cards)}</div>'
     yield _caption(
         "Mean over clients of the squared distance to the averaged model, on a log axis; exact zeros, such as a common "

@@ -19,7 +19,8 @@ _PAPER = "paper"
 
 def draw(picture: Picture, width: int = WIDE) -> str:
     """The picture as an SVG document that needs nothing else."""
-    canvas, inks = Canvas(), inks_of(picture.labels())
+    canvas, labels = Canvas(), picture.labels()
+    inks = {label: ink for label, ink in inks_of([*dict.fromkeys([*picture.order, *labels])]).items() if label in labels}
     y = 0.0
     for line in _wrapped(picture.title, width - 24, 14):
         y += 22
