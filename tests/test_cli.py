@@ -11,6 +11,8 @@ import time
 import polars
 import pytest
 
+from peerloom.cli import main
+
 FILE = """
 title = "Small"
 rounds = 30
@@ -135,6 +137,18 @@ def test_mistakes_have_an_exit_code_and_a_sentence(place, words, code, said):
     assert done.returncode == code, done.stderr
     assert said in re.sub(r"\s+", " ", done.stderr)
     assert "Traceback" not in done.stderr
+
+
+def test_an_interruption_is_said(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("peerloom.cli.reproduce.list_command", interrupted)
+    monkeypatch.setattr("sys.argv", ["peerloom", "reproduce"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert "Interrupted." in capsys.readouterr().err
 
 
 def test_divergence_is_exit_code_3_and_spares_the_others(place):

@@ -336,9 +336,10 @@ def main() -> None:
     except PeerloomError as error:
         err.print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        err.print("interrupted", highlight=False)
-        sys.exit(130)
+    except SystemExit as end:
+        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):  # which typer makes an exit of
+            err.print("Interrupted.", highlight=False)
+        raise
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)

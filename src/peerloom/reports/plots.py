@@ -18,7 +18,7 @@ from .wording import capital
 
 __all__ = ["RANGE", "curve_panel", "report_pictures", "with_common_reach"]
 
-RANGE = "band: least to largest over seeds"
+RANGE = "band: least to largest over seeds, as far as all came"
 
 _POINTS = 2500  # of all lines of a picture together: what keeps it below 100 kB
 _FEWEST = 40  # of one line
