@@ -145,7 +145,7 @@ def summary_command(places: list[Path], output: Path | None, as_json: bool) -> N
     page.with_suffix(".md").write_text(to_markdown(found, files, estimates, missing), encoding="utf-8")
     page.with_suffix(".html").write_text(to_html(found, drawn, estimates, missing), encoding="utf-8")
     verdicts = [
-        {"paper": one["paper"], "figure": one["figure"], "form": one["form"], "compat": one["compat"]} | verdict
+        {"paper": one["paper"], "figure": one["figure"], "form": one["form"], "compat": bool(one.get("compat"))} | verdict
         for one in found
         for verdict in one["verdicts"]
     ]

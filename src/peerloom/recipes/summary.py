@@ -172,7 +172,7 @@ def numbers_table(one: dict[str, Any], apart: str = " ") -> tuple[list[str], lis
     labels = list(dict.fromkeys(number["label"] for number in one["numbers"]))
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for number in one["numbers"]:
-        text = "never" if number["never"] else _value(number["median"], number["share"])
+        text = "never" if number.get("never") else _value(number["median"], number["share"])
         if number["seeds"] > 1:
             text += f"{apart}({_value(number['low'], number['share'])} to {_value(number['high'], number['share'])})"
         if number["paper"] is not None:
