@@ -1,5 +1,7 @@
 """The simulator: looking at a run does not change it, resuming continues it, and divergence is found where it begins."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import nn
 import peerloom as pl
 from peerloom import graphs
 from peerloom.algorithms import DGD, DSpodFL
-from peerloom.core import ConfigError, DivergedError
+from peerloom.core import Caution, ConfigError, DivergedError
 from peerloom.engines import Checkpoint, build_net, iterate
 from peerloom.experiment import Evaluate, Experiment
 from peerloom.problems import Classification, Quadratic, blobs
@@ -261,3 +263,15 @@ def test_an_experiment_of_no_rounds_is_its_start():
     exp = Experiment(GRAPH, quadratic(5), DGD(0.1), rounds=0, x0=np.ones(3), dtype="float64")
     assert [snapshot.t for snapshot in iterate(exp)] == [0]
     assert torch.equal(final(exp).x, torch.ones(5, 3, dtype=torch.float64))
+
+
+@pytest.mark.skipif(not hasattr(os, "sysconf"), reason="this system does not say how much memory it has")
+def test_a_run_that_memory_will_hardly_hold_is_announced(monkeypatch):
+    exp = busy()
+    size = exp.graph.rows * exp.problem.n * 8  # one block of all models
+    pages = {"SC_PHYS_PAGES": 5, "SC_PAGE_SIZE": size - 1}
+    monkeypatch.setattr(os, "sysconf", pages.__getitem__)
+    with pytest.warns(Caution, match="want of memory"):
+        next(iterate(exp))
+    pages["SC_PAGE_SIZE"] = size
+    next(iterate(exp))

@@ -1,13 +1,18 @@
-"""One setting of the C library's allocator that large models need."""
+"""What large models need: one setting of the C library's allocator, and a word beforehand where they will not fit."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
+import warnings
 from functools import cache
 
-__all__ = ["recycle_large_blocks"]
+from ..errors import Caution
 
+__all__ = ["caution_of_size", "recycle_large_blocks"]
+
+_BLOCKS = 5  # all models at once: as they are, as they last were good, their gradients, after the step, mixed
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
@@ -22,3 +27,15 @@ def recycle_large_blocks() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+
+
+def caution_of_size(models: int, numbers: int, itemsize: int) -> None:
+    """Warn of a run that this machine will hardly hold: the system would end it without a word."""
+    block = models * numbers * itemsize
+    if hasattr(os, "sysconf") and _BLOCKS * block > (there := os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")):
+        text = (
+            f"{models} models of {numbers:,} numbers take {block / 1e9:.1f} GB, a round about {_BLOCKS} times that, and "
+            f"this machine has {there / 1e9:.1f} GB. The run may be killed for want of memory. Take fewer clients or a "
+            "smaller model."
+        )
+        warnings.warn(text, Caution, stacklevel=3)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..core import ConfigError, DivergedError, Draws, Ledger, MemoryWire, Net, Placement, Wire, check_links
 from ..experiment import Experiment
-from .memory import recycle_large_blocks
+from .memory import caution_of_size, recycle_large_blocks
 
 __all__ = ["Checkpoint", "Path", "Snapshot", "build_net", "iterate"]
 
@@ -92,6 +92,7 @@ def iterate(
     """
     recycle_large_blocks()
     net = build_net(exp, device=device, wire=_wire(exp, path))
+    caution_of_size(len(net.place.rows), exp.problem.n, net.place.dtype.itemsize)
     if resume is None:
         x = exp.start(net.place.rows.tolist()).to(net.place.device, net.place.dtype)
         state = exp.algorithm.init(x, net)
