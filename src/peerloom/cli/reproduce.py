@@ -80,8 +80,8 @@ def reproduce_command(
     out = out_dir or Path("runs") / f"{paper}-{figure}{kind}"
     tables = recipe.tables(form)
     places = {name: place_of(out, recipe, name) for name in recipe.points}
-    there = [name for name, place in places.items() if (place / EXPERIMENT).exists()]
-    for name, table in recipe.tables(replace(form, points=there)).items():  # also of points that are not asked for now
+    others = [name for name, place in places.items() if name not in tables and (place / EXPERIMENT).exists()]
+    for name, table in recipe.tables(replace(form, points=others)).items():  # points of one folder agree in all the rest
         same_or_new(places[name], table)
     runs, failures = run_points(tables, places, jobs, again="give the same command again")
     document = outcome(paper, figure, recipe, form, runs).to_dict()

@@ -39,8 +39,6 @@ _CHOSEN3 = (
     "up to the communication rounds that PaME needs for them, a seventh of those of BEER and ANQ-NIDS."
 )
 _NORM = "ResNet-20 has group norm in place of batch norm."
-
-
 _FASTEST = "PaME is the fastest by communication rounds"
 
 

@@ -41,7 +41,7 @@ def _maps(recipe: Recipe, found: Found, factors: Mapping[str, Sequence[Factor]])
     """A heat map of every reading: the first factor across, the second one up."""
     across, up = (list(dict.fromkeys(some[k][1] for some in factors.values())) for k in (0, 1))
     at = {(some[0][1], some[1][1]): point for point, some in factors.items()}
-    (label,) = dict.fromkeys(label for point in found.points for label in found.labels(point))
+    (label,) = found.algorithms
     names = recipe.varied.split(" and ")
     panels: list[Panel] = []
     for reading in recipe.shows:

@@ -52,7 +52,7 @@ class Reading:
             up to there, which says who is faster also where all end alike), or "settled": at the end of a run that
             ended because it had settled, and not because its rounds were over
     axis    a column that grows
-    upto    with "common": no further than this place
+    upto    with "common" and "along": no further than this place
     level   in place of `at`: where this other column first met this value
     """
 
@@ -152,6 +152,11 @@ class Found:
     def seeds(self) -> int:
         """How many seeds the fullest label has."""
         return max((len(runs) for labels in self.runs.values() for runs in labels.values()), default=0)
+
+    @property
+    def algorithms(self) -> list[str]:
+        """Those of all points, in the order of their first appearance."""
+        return list(dict.fromkeys(label for point in self.points for label in self.labels(point)))
 
     def labels(self, point: str) -> list[str]:
         """The algorithms of a point."""

@@ -113,12 +113,12 @@ class _Drawn:
 
 def _grouped(found: Found, factors: Mapping[str, Sequence[Factor]]) -> dict[str, list[_Drawn]]:
     """Panels of curves: one per point, or, of one algorithm alone, one per second factor with a line per value."""
-    labels = {label for point in found.points for label in found.labels(point)}
+    alone = len(found.algorithms) == 1
     panels: dict[str, list[_Drawn]] = {}
     for point in found.points:
         some = [_worded(factor) for factor in factors[point]]
         for label, runs in found.runs[point].items():
-            if len(labels) == 1 and some and len(found.points) > 1:
+            if alone and some and len(found.points) > 1:
                 name, line = ", ".join(some[1:]), some[0]
             else:
                 name, line = ", ".join(some), label
@@ -155,8 +155,7 @@ def _printed(paper: Paper, line: _Drawn, metric: str, axis: str) -> list[tuple[f
 
 def _sweep(title: str, found: Found, reading: Reading, factors: Mapping[str, Sequence[Factor]], paper: Paper) -> Picture:
     """A reading over the first factor; a panel per value of the second one, or a line where one algorithm is alone."""
-    labels = list(dict.fromkeys(label for point in found.points for label in found.labels(point)))
-    alone = len(labels) == 1
+    alone = len(found.algorithms) == 1
     rows: dict[str, dict[str, list[_Row]]] = {}
     for point in found.points:
         first, *second = factors[point]
@@ -182,8 +181,7 @@ def _sweep(title: str, found: Found, reading: Reading, factors: Mapping[str, Seq
 
 def _order(found: Found) -> list[str]:
     """The algorithms, for colours that stay the same from picture to picture; one alone has lines of other names."""
-    labels = list(dict.fromkeys(label for point in found.points for label in found.labels(point)))
-    return labels if len(labels) > 1 else []
+    return found.algorithms if len(found.algorithms) > 1 else []
 
 
 class _Row(NamedTuple):
