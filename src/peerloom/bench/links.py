@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..algorithms import DGD
+from ..errors import PeerError
 from ..experiment import Experiment
 from ..graphs import ring
 from ..peers.federation import found_on_this_machine
@@ -26,43 +29,61 @@ from ..transport.tls import client_context, server_context
 __all__ = ["SIZES", "links"]
 
 Sizes = Mapping[str, tuple[int, int]]  # numbers of four bytes, and how many frames of them
+Send = Callable[[int, int, NDArray[np.float32]], None]  # over which channel, in which round, what
 
 SIZES: Sizes = {"40 KB": (10_000, 400), "50 MB": (12_500_000, 12)}
 _WARM = 3
+_PATIENCE = 60.0  # seconds
 _CHUNK = 65536
 _ANSWER = 16  # bytes
 
 
 def links(sizes: Sizes = SIZES) -> dict[str, tuple[float, float]]:
-    """Milliseconds per frame, median: over a link with all its checks, and over a bare TLS socket. By size."""
+    """Milliseconds per frame, median: over a link with all its checks, and over a bare TLS socket. By size.
+
+    One frame goes this way, the next the other: where a machine is now fast, now slow, both have the same of it.
+    """
     pair = Experiment(ring(2), Classification("softmax", blobs(samples=20)), DGD(lr=0.1), rounds=1)
-    with tempfile.TemporaryDirectory() as place:
+    found = {}
+    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         ours, theirs = found_on_this_machine(pair, Path(place))
-        bare = _bare(ours, theirs, sizes)
-        with_checks = _checked(ours, theirs, sizes)
-    return {size: (with_checks[size], bare[size]) for size in sizes}
+        bare = stack.enter_context(_bare(ours, theirs, sizes))
+        checked = stack.enter_context(_checked(ours, theirs, sizes))
+        for channel, (size, (many, frames)) in enumerate(sizes.items()):
+            body = np.ones(many, np.float32)
+            body.flags.writeable = False  # as engines do it, so that the link need not copy it
+            spent = [
+                (_time(checked, channel, round, body), _time(bare, channel, round, body)) for round in range(frames + _WARM)
+            ]
+            first, second = zip(*spent[_WARM:], strict=True)
+            found[size] = (1000 * statistics.median(first), 1000 * statistics.median(second))
+    return found
 
 
-def _checked(ours: Home, theirs: Home, sizes: Sizes) -> dict[str, float]:
+def _time(send: Send, channel: int, round: int, body: NDArray[np.float32]) -> float:
+    begin = time.perf_counter()
+    send(channel, round, body)
+    return time.perf_counter() - begin
+
+
+@contextlib.contextmanager
+def _checked(ours: Home, theirs: Home, sizes: Sizes) -> Iterator[Send]:
+    """Send over a link to another process."""
     end = context().Event()
     receiver = context().Process(target=_take, args=(str(theirs.folder), sizes, end), daemon=True)
     receiver.start()
-    peer, found = theirs.identity.id, {}
     try:
         with _endpoint(ours, sizes) as post:
-            for channel, (size, (many, frames)) in enumerate(sizes.items()):
-                body, spent = np.ones(many, np.float32), list[float]()
-                body.flags.writeable = False  # as engines do it, so that the link need not copy it
-                for round in range(frames + _WARM):
-                    begin = time.perf_counter()
-                    receipt = post.send(peer, Parcel(channel, round, 0, body), keep="newest")
-                    post.settle([receipt], 60.0)
-                    spent.append(time.perf_counter() - begin)
-                found[size] = 1000 * statistics.median(spent[_WARM:])
+
+            def send(channel: int, round: int, body: NDArray[np.float32]) -> None:
+                receipt = post.send(theirs.identity.id, Parcel(channel, round, 0, body), keep="newest")
+                if not post.settle([receipt], _PATIENCE):
+                    raise PeerError(f"The other process did not answer within {_PATIENCE:.0f} seconds.")
+
+            yield send
     finally:
         end.set()
         receiver.join()
-    return found
 
 
 def _endpoint(home: Home, sizes: Sizes) -> Endpoint:
@@ -75,29 +96,31 @@ def _take(folder: str, sizes: Sizes, end: Event) -> None:
         end.wait()
 
 
-def _bare(ours: Home, theirs: Home, sizes: Sizes) -> dict[str, float]:
-    answering = context().Process(target=_answer, args=(str(theirs.folder), sizes), daemon=True)
+@contextlib.contextmanager
+def _bare(ours: Home, theirs: Home, sizes: Sizes) -> Iterator[Send]:
+    """Send over a socket to another process, in the pieces that a link sends, until a short answer comes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        where = listener.getsockname()
+    answering = context().Process(target=_answer, args=(str(theirs.folder), where, sizes), daemon=True)
     answering.start()
-    found = {}
-    with _dial(parse_address(theirs.addresses[0])) as raw:
+    with _dial(where) as raw:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with client_context(ours.identity, ours.roster).wrap_socket(raw, server_hostname="peer") as sock:
-            for size, (many, frames) in sizes.items():
-                body, spent = np.ones(many, np.float32).data.cast("B"), []
-                for _ in range(frames + _WARM):
-                    begin = time.perf_counter()
-                    for at in range(0, len(body), _CHUNK):
-                        sock.sendall(body[at : at + _CHUNK])
-                    _fill(sock, memoryview(bytearray(_ANSWER)))
-                    spent.append(time.perf_counter() - begin)
-                found[size] = 1000 * statistics.median(spent[_WARM:])
+            answer = memoryview(bytearray(_ANSWER))
+
+            def send(channel: int, round: int, body: NDArray[np.float32]) -> None:
+                data = body.data.cast("B")
+                for at in range(0, len(data), _CHUNK):
+                    sock.sendall(data[at : at + _CHUNK])
+                _fill(sock, answer)
+
+            yield send
     answering.join()
-    return found
 
 
-def _answer(folder: str, sizes: Sizes) -> None:
+def _answer(folder: str, where: tuple[str, int], sizes: Sizes) -> None:
     home = Home.open(Path(folder))
-    with socket.create_server(parse_address(home.addresses[0])) as listener:
+    with socket.create_server(where) as listener:
         raw, _ = listener.accept()
     with raw:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
