@@ -7,10 +7,12 @@ import struct
 import msgpack
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
 from peerloom.transport.frames import PREFIX_LENGTH, FrameError, Kind, decode, encode, read_prefix
+from peerloom.transport.stream import Stream
 
 SAMPLES = {
     Kind.HELLO: {
@@ -44,11 +46,12 @@ SAMPLES = {
     Kind.JOIN: {},
 }
 BODY = np.arange(100, dtype="<f4").tobytes()
+SEAL = 8  # bytes after a body
 
 
 def whole(kind, header=None, body=None):
     body = (BODY if kind in (Kind.DATA, Kind.ROSTER, Kind.JOIN) else b"") if body is None else body
-    return encode(kind, SAMPLES[kind] if header is None else header, body) + body
+    return encode(kind, SAMPLES[kind] if header is None else header, body)
 
 
 def test_the_prefix_has_28_bytes():
@@ -98,6 +101,45 @@ def test_a_changed_prefix_is_named(at, value, reason):
     assert caught.value.reason == reason
 
 
+@pytest.mark.parametrize("place", [PREFIX_LENGTH + 3, -SEAL - 1, -1], ids=["header", "body", "seal"])
+def test_one_changed_bit_is_noticed_wherever_it_is(place):
+    frame = bytearray(whole(Kind.DATA))
+    frame[place] ^= 1
+    with pytest.raises(FrameError, match="checksum"):
+        decode(bytes(frame))
+
+
+def test_a_body_of_another_frame_does_not_fit():
+    """The seal is that of header and body together: two whole frames cannot be mixed up."""
+    one, other = (whole(Kind.DATA, {**SAMPLES[Kind.DATA], "round": round}) for round in (1, 2))
+    end = len(BODY) + SEAL
+    with pytest.raises(FrameError, match="checksum"):
+        decode(one[:-end] + other[-end:])
+
+
+def test_a_large_frame_is_sent_as_it_is_encoded():
+    """Its seal is summed up on the way: the bytes are those of one that is put together first."""
+    body = np.arange(50_000, dtype="<f4").tobytes()
+    sock = _Paper()
+    Stream(sock, 5.0).send(Kind.DATA, SAMPLES[Kind.DATA], memoryview(body))
+    assert sock.written == whole(Kind.DATA, body=body)
+    assert decode(bytes(sock.written))[2] == body
+
+
+class _Paper:
+    """A socket that keeps what is written, some bytes at a time."""
+
+    def __init__(self):
+        self.written = bytearray()
+
+    def setblocking(self, flag):
+        pass
+
+    def send(self, data):
+        self.written += data[:7000]
+        return len(data[:7000])
+
+
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.DATA, Kind.ROSTER, Kind.JOIN)])
 def test_control_frames_have_no_body(kind):
     with pytest.raises(FrameError, match="oversized"):
@@ -135,7 +177,7 @@ def test_any_header_is_refused_in_one_way(kind, header):
     if header == SAMPLES[kind] or (kind is Kind.JOIN and header == {}):
         return
     packed = msgpack.packb(header)[:4096]
-    frame = struct.pack("!4sBBHIQQ", b"PLM1", 1, kind, 0, len(packed), 0, 0) + packed
+    frame = struct.pack("!4sBBHIQQ", b"PLM1", 1, kind, 0, len(packed), 0, xxhash.xxh3_64_intdigest(packed)) + packed
     with pytest.raises(FrameError):
         decode(frame)
 

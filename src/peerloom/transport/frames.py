@@ -1,8 +1,9 @@
 """The form of what travels: a fixed prefix, a small header of known fields, and a raw vector. Pure functions, no pickle.
 
-    prefix  "PLM1" | u8 version | u8 kind | u16 zero | u32 header length | u64 body length | u64 xxh3(header, body)
+    prefix  "PLM1" | u8 version | u8 kind | u16 zero | u32 header length | u64 body length | u64 xxh3(header)
     header  a msgpack map; each kind has its own closed set of fields
     body    little-endian floats (DATA) or JSON (ROSTER, JOIN); no other kind has one
+    seal    u64 xxh3(header, body), where there is a body: summed up while it is sent, so that the first byte need not wait
 
 Nothing in a frame names a type. Whatever does not fit is refused, before memory is taken for it.
 """
@@ -26,14 +27,17 @@ __all__ = [
     "FrameError",
     "Head",
     "Kind",
-    "check_body",
+    "begin",
+    "check_seal",
     "decode",
     "encode",
     "read_header",
     "read_prefix",
+    "seal",
 ]
 
 _PREFIX = struct.Struct("!4sBBHIQQ")
+_SEAL = struct.Struct("!Q")
 _MAGIC = b"PLM1"
 PREFIX_LENGTH = _PREFIX.size
 VERSION = 1
@@ -72,7 +76,12 @@ class Head(NamedTuple):
     kind: Kind
     header_length: int
     body_length: int
-    checksum: int
+    checksum: int  # of the header
+
+    @property
+    def seal_length(self) -> int:
+        """What is not there needs no seal."""
+        return _SEAL.size if self.body_length else 0
 
 
 def _count(value: Any) -> bool:
@@ -125,14 +134,25 @@ _SCHEMA: Mapping[Kind, Mapping[str, Callable[[Any], bool]]] = {
 _LARGEST_BODY = {Kind.DATA: _LARGEST_COUNT, Kind.ROSTER: LARGEST_ROSTER, Kind.JOIN: 65536}
 
 
-def encode(kind: Kind, header: Mapping[str, Any], body: bytes | memoryview = b"") -> bytes:
-    """Prefix and header of a frame; the body follows as it is."""
+def begin(kind: Kind, header: Mapping[str, Any], body_length: int = 0) -> tuple[bytes, xxhash.xxh3_64]:
+    """Prefix and header of a frame, and the digest that its body is to be added to before `seal`."""
     packed: bytes = msgpack.packb(dict(header))
     digest = xxhash.xxh3_64(packed)
-    if len(body):
-        digest.update(body)
-    prefix = _PREFIX.pack(_MAGIC, VERSION, kind, 0, len(packed), len(body), digest.intdigest())
-    return prefix + packed
+    return _PREFIX.pack(_MAGIC, VERSION, kind, 0, len(packed), body_length, digest.intdigest()) + packed, digest
+
+
+def seal(digest: xxhash.xxh3_64) -> bytes:
+    """What follows a body."""
+    return _SEAL.pack(digest.intdigest())
+
+
+def encode(kind: Kind, header: Mapping[str, Any], body: bytes | memoryview = b"") -> bytes:
+    """A whole frame."""
+    start, digest = begin(kind, header, len(body))
+    if not len(body):
+        return start
+    digest.update(body)
+    return b"".join((start, body, seal(digest)))
 
 
 def read_prefix(data: bytes | bytearray) -> Head:
@@ -152,8 +172,11 @@ def read_prefix(data: bytes | bytearray) -> Head:
     return Head(known, header_length, body_length, checksum)
 
 
-def read_header(kind: Kind, data: bytes | bytearray) -> dict[str, Any]:
+def read_header(head: Head, data: bytes) -> dict[str, Any]:
     """The fields of a header: exactly those of its kind, each of its form."""
+    kind = head.kind
+    if xxhash.xxh3_64_intdigest(data) != head.checksum:
+        raise FrameError("checksum")
     try:
         header = msgpack.unpackb(
             data, raw=False, max_str_len=128, max_bin_len=0, max_array_len=2, max_map_len=16, max_ext_len=0
@@ -169,12 +192,9 @@ def read_header(kind: Kind, data: bytes | bytearray) -> dict[str, Any]:
     return header
 
 
-def check_body(head: Head, header: bytes | bytearray, body: bytes | bytearray | memoryview) -> None:
-    """Hold the checksum against what came."""
-    digest = xxhash.xxh3_64(header)
-    if len(body):
-        digest.update(body)
-    if digest.intdigest() != head.checksum:
+def check_seal(digest: xxhash.xxh3_64, found: bytes) -> None:
+    """Hold what followed a body against the digest of what came."""
+    if seal(digest) != found:
         raise FrameError("checksum")
 
 
@@ -184,8 +204,10 @@ def decode(data: bytes) -> tuple[Kind, dict[str, Any], bytes]:
         raise FrameError("cut_short")
     head = read_prefix(data[:PREFIX_LENGTH])
     middle = PREFIX_LENGTH + head.header_length
-    if len(data) != middle + head.body_length:
+    end = middle + head.body_length
+    if len(data) != end + head.seal_length:
         raise FrameError("cut_short")
-    header = read_header(head.kind, data[PREFIX_LENGTH:middle])
-    check_body(head, data[PREFIX_LENGTH:middle], data[middle:])
-    return head.kind, header, data[middle:]
+    header = read_header(head, data[PREFIX_LENGTH:middle])
+    if head.seal_length:
+        check_seal(xxhash.xxh3_64(data[PREFIX_LENGTH:end]), data[end:])
+    return head.kind, header, data[middle:end]

@@ -14,7 +14,18 @@ from typing import Any, NamedTuple
 import xxhash
 
 from .failpoints import hit
-from .frames import PREFIX_LENGTH, FrameError, Head, Kind, check_body, encode, read_header, read_prefix
+from .frames import (
+    PREFIX_LENGTH,
+    FrameError,
+    Head,
+    Kind,
+    begin,
+    check_seal,
+    encode,
+    read_header,
+    read_prefix,
+    seal,
+)
 from .turns import READ, WRITE, Talk, Wait, carried_alone
 
 __all__ = ["Stream", "Waiting", "tune"]
@@ -76,28 +87,28 @@ class Stream:
 
     def sending(self, kind: Kind, header: Mapping[str, Any], body: bytes | memoryview = b"") -> Talk[None]:
         """As `send`."""
-        start = encode(kind, header, body)
         if len(body) <= _CHUNK:
-            yield from self._put(b"".join((start, body)))  # one record, one system call
+            yield from self._put(encode(kind, header, body))  # one system call
             return
+        start, digest = begin(kind, header, len(body))
         yield from self._put(start)
         half, drained = len(body) // 2, time.monotonic()
         for at in range(0, len(body), _CHUNK):
             if at <= half < at + _CHUNK:
                 hit("mid_body")
-            yield from self._put(body[at : at + _CHUNK])
+            piece = body[at : at + _CHUNK]
+            digest.update(piece)
+            yield from self._put(piece)
             if time.monotonic() - drained > _DRAIN_EVERY:
                 drained = time.monotonic()
                 yield from self._draining()
+        yield from self._put(seal(digest))
 
     def reading(self) -> Talk[Waiting]:
         """As `read`."""
         head = read_prefix((yield from self._take(PREFIX_LENGTH)))
         packed = yield from self._take(head.header_length)
-        header = read_header(head.kind, packed)
-        if not head.body_length:
-            check_body(head, packed, b"")
-        return Waiting(head, header, packed)
+        return Waiting(head, read_header(head, packed), packed)
 
     def filling(
         self,
@@ -118,12 +129,12 @@ class Stream:
             if time.monotonic() - told > tell_every:
                 told = time.monotonic()
                 yield from self.sending(Kind.PROGRESS, {"received": done})
-        if digest.intdigest() != frame.head.checksum:
-            raise FrameError("checksum")
+        if frame.head.seal_length:
+            check_seal(digest, (yield from self._take(frame.head.seal_length)))
 
     def skipping(self, frame: Waiting) -> Talk[None]:
         """Read past a body that is not wanted."""
-        scratch, left = memoryview(bytearray(_CHUNK)), frame.head.body_length
+        scratch, left = memoryview(bytearray(_CHUNK)), frame.head.body_length + frame.head.seal_length
         while left:
             yield from self._fill(scratch[: min(left, _CHUNK)])
             left -= min(left, _CHUNK)
