@@ -100,3 +100,27 @@ def test_sketches_keep_distances():
     ratios = np.array([np.square(Sketch(5000, seed)(v)).sum() / np.square(v).sum() for seed in range(200)])
     assert abs(ratios.mean() - 1) < 4 * np.sqrt(2 / 256 / 200)
     assert 0.7 < ratios.std() / np.sqrt(2 / 256) < 1.3
+
+
+@pytest.mark.parametrize(
+    ("rate", "exchanges"),
+    [(0.0, 30), (1.0, 30), (10.0, 37), (20.0, 75), (1000.0, 240)],
+    ids=["none", "slow", "crowd", "quick", "fast"],
+)
+def test_it_wakes_hardly_more_often_than_it_exchanges(rate, exchanges, monkeypatch):
+    """Every sixteenth round, at least once in two seconds and at most four times a second: in a minute of some rate."""
+    now, count = [0.0], [0]
+    monkeypatch.setattr("peerloom.peers.agreement.time.monotonic", lambda: now[0])
+    gauges = Gauges(0, 10**9, (0,))
+    agreement = Agreement(None, gauges, 5, 3, True)
+    monkeypatch.setattr(agreement, "exchange", lambda: count.__setitem__(0, count[0] + 1))
+    pause, woken = 0.25, 0
+    while now[0] + pause < 60.0:
+        now[0] += pause
+        gauges.round = int(rate * now[0])
+        pause, woken = agreement.work(), woken + 1
+        assert 0.25 <= pause <= 2.0
+    assert count[0] == pytest.approx(exchanges, rel=0.1)
+    assert woken <= 2.1 * count[0], "it need not look again and again"
+    gauges.round = 10**9
+    assert agreement.work() is None

@@ -20,9 +20,7 @@ from ..experiment import Evaluate, Experiment
 from ..graphs import regular, ring
 from ..peers.federation import Federation
 from ..peers.keep import Keep
-from ..peers.row import spec_hash
 from ..peers.shape import Shape
-from ..peers.start import run_folder
 from ..problems import Classification, blobs
 from .cases import BATCH, LR
 from .processes import torch_alone
@@ -56,8 +54,7 @@ def _measured(graph: Network, features: int, rounds: int, warm: int) -> dict[str
                 first.append(time.perf_counter() - begin)
 
         federation.run(look)
-        homes, last = federation.homes, federation.status()
-        lines = [Keep(run_folder(home, federation.exp), spec_hash(federation.exp)).measurements() for home in homes]
+        last, lines = federation.status(), [keep.measurements() for keep in federation.keeps()]
     spent, cpu = (np.array([line[-1][what] - line[1][what] for line in lines]) for what in ("seconds", "cpu_seconds"))
     return {
         "start": first[0],

@@ -18,6 +18,8 @@ References: push-sum, Kempe, Dobra, Gehrke, FOCS 2003; count sketch, Charikar, C
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,9 +35,8 @@ Floats = NDArray[np.float64]
 
 AGREEMENT = 65535  # the channel on which these values travel
 PLACES = 256
-_EVERY = 0.25  # seconds between two exchanges, at least;
-_ROUNDS = 16  # and as many rounds: models mix no faster either;
-_SKIPPED = 7  # but no more than so many times 0.25 s are let pass
+_ROUNDS = 16  # between two exchanges: models mix no faster either;
+_SHORTEST, _LONGEST = 0.25, 2.0  # but not more often, nor less often, than once in so many seconds
 _TOO_LIGHT = 1e-6  # a value whose weight is smaller says nothing yet
 
 
@@ -101,22 +102,24 @@ class Agreement(Background):
         self._gauges, self._sketch = gauges, Sketch(n, seed)
         self._mean = Mean(post, self._sketch.length + 1, client)
         self._middle: Floats | None = None
-        self._round = self._skipped = 0
-        super().__init__("agreement", _EVERY)
+        self._round, self._since = 0, time.monotonic()  # of the last exchange
+        super().__init__("agreement", _SHORTEST)
 
-    def work(self) -> bool:
+    def work(self) -> float | None:
         """Exchange, until the last round is done: then peers part, and nothing more may be on its way."""
-        if self._gauges.round >= self._gauges.rounds:
-            return False
-        if self._gauges.round < self._round + _ROUNDS and self._skipped < _SKIPPED:
-            self._skipped += 1
-            return True
-        self._round, self._skipped = self._gauges.round, 0
+        round, now = self._gauges.round, time.monotonic()
+        if round >= self._gauges.rounds:
+            return None
+        rounds, seconds = round - self._round, now - self._since
+        each = seconds / rounds if rounds else _LONGEST
+        if rounds < _ROUNDS and seconds < _LONGEST:
+            return min(max(_SHORTEST, (_ROUNDS - rounds) * each), max(_SHORTEST, _LONGEST - seconds))
+        self._round, self._since = round, now
         try:
             self.exchange()
         except PeerError:
-            return False  # the run was halted, and says so itself
-        return True
+            return None  # the run was halted, and says so itself
+        return min(max(_SHORTEST, _ROUNDS * each), _LONGEST)
 
     def exchange(self) -> None:
         """Once with every neighbour."""

@@ -11,15 +11,15 @@ __all__ = ["Background"]
 
 
 class Background(ABC):
-    """Does its work every so many seconds, for as long as a `with` lasts."""
+    """Does its work after the first pause, and again after those it asks for, as long as a `with` lasts."""
 
-    def __init__(self, name: str, every: float) -> None:
-        self._every, self._over = every, threading.Event()
+    def __init__(self, name: str, pause: float) -> None:
+        self._first, self._over = pause, threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @abstractmethod
-    def work(self) -> bool:
-        """Once; False if there is nothing more to do."""
+    def work(self) -> float | None:
+        """Once; the seconds until there is more to do, None if there never will be."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -30,5 +30,6 @@ class Background(ABC):
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(self._every) and self.work():
-            pass
+        pause: float | None = self._first
+        while pause is not None and not self._over.wait(pause):
+            pause = self.work()

@@ -35,7 +35,8 @@ from .status import read_status
 
 __all__ = ["Federation", "found_on_this_machine"]
 
-_LOOK = 0.2  # seconds between two looks at the processes
+_LOOK = 0.2  # seconds between two looks at the processes,
+_LOOK_EACH = 0.01  # and for each of them: who watches many must not take their processors
 _PORTS = range(20000, 32000)
 _founded = itertools.count()  # federations of this process
 
@@ -67,6 +68,7 @@ class Federation:
         # As every peer reads it: what the file says is what is hashed.
         self.exp, self.folder, self.homes = folder.experiment(), folder, homes
         self._deadline, self._free = deadline, free
+        self.folders = [run_folder(home, self.exp) for home in homes]  # where each row keeps this run
         self._running: dict[int, BaseProcess] = {}
 
     def start(self, row: int) -> None:
@@ -89,7 +91,7 @@ class Federation:
 
     def wait(self, on_look: Callable[[list[dict[str, Any]]], None] | None = None) -> None:
         """Until every process has ended well."""
-        running = True
+        running, pause = True, max(_LOOK, _LOOK_EACH * len(self.homes))
         while running:
             running = any(process.exitcode is None for process in self._running.values())
             for row, process in self._running.items():
@@ -98,16 +100,20 @@ class Federation:
             if on_look is not None:
                 on_look(self.status())
             if running:
-                connection.wait([process.sentinel for process in self._running.values() if process.exitcode is None], _LOOK)
+                connection.wait([process.sentinel for process in self._running.values() if process.exitcode is None], pause)
 
     def status(self) -> list[dict[str, Any]]:
         """What every row last told of itself; rows that have told nothing yet are left out."""
         found = []
-        for home in self.homes:
-            place = run_folder(home, self.exp)
+        for home, place in zip(self.homes, self.folders, strict=True):
             if (place / "status.json").exists():
                 found.append({"name": home.name, **read_status(place)})
         return found
+
+    def keeps(self) -> list[Keep]:
+        """What every row keeps on disk."""
+        spec = spec_hash(self.exp)
+        return [Keep(folder, spec) for folder in self.folders]
 
     @contextlib.contextmanager
     def no_orphans(self) -> Iterator[None]:
@@ -133,7 +139,7 @@ class Federation:
     @torch.no_grad()
     def collect(self) -> None:
         """Put the rows' own measurements and models together into one run folder, as `simulate` leaves one."""
-        keeps = [Keep(run_folder(home, self.exp), spec_hash(self.exp)) for home in self.homes]
+        keeps = self.keeps()
         exp = known(self.exp, keeps[0].folder)
         net = build_net(exp)
         first = exp.start(net.place.rows.tolist()).to(net.place.dtype)

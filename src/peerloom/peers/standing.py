@@ -167,10 +167,10 @@ class Herald(Background):
             self._gauges.status = "failed" if isinstance(error, PeerloomError | OSError) else "stopped"
         self._write({"error": str(error)} if self._gauges.status == "failed" else {})
 
-    def work(self) -> bool:
+    def work(self) -> float:
         """Write once."""
         self._write({})
-        return True
+        return _EVERY
 
     def _write(self, more: dict[str, Any]) -> None:
         """A status that cannot be written (a full disk) stops nobody: whatever is wrong shows where it matters."""

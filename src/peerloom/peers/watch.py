@@ -31,10 +31,10 @@ class RosterWatch(Background):
         super().__exit__(kind, error, trace)
         self._look()  # what came last is kept too
 
-    def work(self) -> bool:
+    def work(self) -> float:
         """Look once."""
         self._look()
-        return True
+        return _EVERY
 
     def _look(self) -> None:
         file = self._file.stat()

@@ -22,7 +22,8 @@ from .turns import Carry
 
 __all__ = ["Listener"]
 
-_SWEEP = 0.25  # seconds between two looks at handshakes that take too long
+_SWEEP = 0.25  # seconds between two looks at handshakes that take too long,
+_QUIET = 2.0  # and where there are none, until the next look at all
 _BACKLOG = 256
 
 
@@ -36,7 +37,6 @@ class Listener:
             self._socket = socket.create_server(listen, family=family, backlog=_BACKLOG)
         except OSError as error:
             raise PeerError(f"Cannot listen on {listen[0]}:{listen[1]} ({error}). Choose another address or port.") from None
-        self._socket.settimeout(_SWEEP)
         self.port: int = self._socket.getsockname()[1]
         self._guard = threading.Lock()
         self._unfinished: dict[socket.socket, tuple[float, str]] = {}
@@ -82,6 +82,7 @@ class Listener:
     def _accept(self) -> None:
         while not self._stopping.is_set():
             self._sweep()
+            self._socket.settimeout(_SWEEP if self._unfinished else _QUIET)
             try:
                 sock, address = self._socket.accept()
             except TimeoutError:

@@ -192,8 +192,15 @@ class Stream:
         into[:done] = self._ahead[self._from : self._from + done]
         self._from += done
         while done < len(into):
+            left = len(into) - done
             try:
-                done += self._received(into[done:])
+                if left >= _RECORD:
+                    done += self._received(into[done:])
+                else:  # together with what follows it
+                    self._upto = self._received(self._ahead)
+                    self._from = min(left, self._upto)
+                    into[done : done + self._from] = self._ahead[: self._from]
+                    done += self._from
             except ssl.SSLWantReadError:
                 yield self._for_reading
             except ssl.SSLWantWriteError:
