@@ -6,7 +6,6 @@ place, a link is charged where it is sent from), and every paper's delay can be 
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -135,9 +134,10 @@ class Ledger:
 
     def copy(self) -> Ledger:
         """A ledger with the same figures that no longer follows the run."""
-        twin = copy(self)
-        twin.rows = RowAccount(*(values.copy() for values in vars(self.rows).values()))
+        twin = Ledger.__new__(Ledger)  # not as empty arrays first: a peer does this in every round
+        twin.network = self.network
+        twin.rows = RowAccount(*[values.copy() for values in vars(self.rows).values()])
         twin.layers = {
-            name: LinkAccount(*(values.copy() for values in vars(account).values())) for name, account in self.layers.items()
+            name: LinkAccount(*[values.copy() for values in vars(account).values()]) for name, account in self.layers.items()
         }
         return twin

@@ -74,7 +74,7 @@ class Net:
         All calls of a round see one batch per row, unless they ask for another by its number, as local steps do.
         """
         clients = self._clients
-        on = np.arange(clients) if v is None else np.flatnonzero(v[:clients].cpu().numpy()[:, 0])
+        on = np.arange(clients) if v is None else v[:clients, 0].cpu().numpy().nonzero()[0]
         self.ledger.computed(self.place.rows[on], 1 / self.resources.node_probability(self.t))
         if len(on) == len(x):
             return self.problem.grad(x, on, self.t, batch)
