@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from federation import free_ports
 from safetensors import safe_open
@@ -164,8 +165,8 @@ def test_own_network_and_own_samples_between_two_processes(sites):
     result = pl.simulate(replace(two.exp, problem=problem), path="links")
     for row, data in enumerate(mine):
         folder = run_folder(two.homes[row], two.exp)
-        with np.load(folder / "judged" / "150.npz") as file:
-            assert np.array_equal(file["x"], result.x[row].numpy())
+        judged = safetensors.numpy.load_file(folder / "judged" / "150.safetensors")
+        assert np.array_equal(judged["x"], result.x[row].numpy())
         module = two.exp.problem.module(0).double()
         torch.nn.utils.vector_to_parameters(result.x[row], module.parameters())
         hits = module(torch.from_numpy(data.test_x).double()).argmax(dim=1).numpy() == data.test_y

@@ -107,7 +107,8 @@ class LinkMixer:
         overdue = [row for row in late if law.counts_sent or row.own is not None]
         got, givers = ([part for part in parts if len(part.ids)] for parts in (got, givers))
         ids = [b"".join(part.ids.tobytes() for part in parts) for parts in (got, givers)]
-        ends = self._ends(links, law.weight, size, *ids, np.array([row.link for row in overdue], np.int64).tobytes())
+        of_late = np.array([row.link for row in overdue], np.int64).tobytes() if overdue else b""
+        ends = self._ends(links, law.weight, size, *ids, of_late)
         if not len(ends.touched):
             return others
         whole = law.packed is not None or self._message.fit == "whole"
@@ -130,7 +131,8 @@ class LinkMixer:
                 sent.add(by, weight * self._message.unpack(mine[part.at], n, part.trip)[1])
             scale, own = law.weigh(mass.value, sent.value)
         here = x if len(ends.touched) == len(x) else x[ends.touched]
-        mixed: Tensor = scale * total.value + own * here
+        came = total.value if isinstance(scale, int) and scale == 1 else scale * total.value
+        mixed: Tensor = came + own * here
         return mixed if here is x else others.index_copy(0, ends.touched, mixed)
 
     def _find_ends(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +42,7 @@ class Keep:
     began.json                           the roster with which the run began; its members are the rows
     checkpoint-0.bin, checkpoint-1.bin   written in turn, each with its own hash: one of them can always be read
     metrics.jsonl                        one line per evaluation
-    judged/ROUND.npz                     the model that was judged, and the account then
+    judged/ROUND.safetensors             the model that was judged, and the account then
     measured.json                        seconds per gradient and message, where resources are measured (see `measuring`)
     experiment.toml                      what is run, as it is hashed
     status.json                          how it stands, a second or two old while it runs (see `status`)
@@ -133,16 +132,14 @@ class Keep:
             return
         places = self.folder / "judged"
         places.mkdir(exist_ok=True)
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, x=model.cpu().numpy(), **ledger.arrays())
-        write_whole(places / f"{row['round']}.npz", buffer.getvalue())
+        arrays: Pieces = {"x": [model.cpu().numpy()]} | {name: [value] for name, value in ledger.arrays().items()}
+        write_whole(places / f"{row['round']}.safetensors", *_laid_out(arrays))
         append_lines(self.folder / "metrics.jsonl", [json.dumps(row)])  # a line says that its file is there
         self._measured.add(row["round"])
 
     def judged(self, round: int) -> dict[str, NDArray[Any]]:
         """The model and the account of an evaluation."""
-        with (self.folder / "judged" / f"{round}.npz").open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        return safetensors.numpy.load((self.folder / "judged" / f"{round}.safetensors").read_bytes())
 
     def measurements(self) -> list[dict[str, Any]]:
         """All evaluations so far; a line that a kill cut short is left out."""

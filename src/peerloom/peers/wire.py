@@ -81,8 +81,7 @@ class PostWire:
         acked, sent = np.ones(len(out), bool), dict[int, Vector]()
         rows = payload.numpy(force=True)
         with self._post.together():
-            for k, (link, body) in enumerate(zip(out, _once(rows), strict=True)):
-                to = int(links.dst[link])
+            for k, (to, body) in enumerate(zip(links.dst[out].tolist(), _once(rows), strict=True)):
                 if ("untold", to) in gone:
                     acked[k] = False
                 # An earlier life may have sent for the round it was in, so that one holds nothing that is not written down.
@@ -97,9 +96,9 @@ class PostWire:
         came = np.zeros((len(into), payload.shape[1]), rows.dtype)
         arrived = np.zeros(len(into), bool)
         unheard = {row for kind, row in gone if kind == "unheard"}
-        heard = [k for k, link in enumerate(into) if int(links.src[link]) not in unheard]
-        sources = [int(links.src[into[k]]) for k in heard]
-        for k, row, answer in zip(heard, sources, self._answers(tag, sources, known), strict=True):
+        heard = [(k, row) for k, row in enumerate(links.src[into].tolist()) if row not in unheard]
+        answers = self._answers(tag, [row for _, row in heard], known)
+        for (k, row), answer in zip(heard, answers, strict=True):
             if row in deaf:  # it was waited for all the same: rounds that wait for nobody would soon be over
                 continue
             if isinstance(answer, Parcel):
@@ -111,7 +110,7 @@ class PostWire:
             self._own |= {(d.row, tag): sent[d.row] for d in made if d.kind == "missed" and d.row in sent}
         late, noted = self._late(tag, links, known)
         if self._own:
-            self._let_go(tag, [int(links.src[link]) for link in into[arrived]])
+            self._let_go(tag, links.src[into[arrived]].tolist())
         self._journal.add([*made, *noted])
         return Delivery(torch.from_numpy(came), arrived, acked, late)
 

@@ -227,7 +227,7 @@ class Endpoint:
                 lines = self._lateness(open_ if now >= late else [], answers, told, now - begin)
                 if open_ and not lines:
                     # Whom people heard of is told of at once; otherwise one look is enough, when all are there.
-                    ripe = partial(self._ripe, open_, all if told else any)
+                    ripe = partial(self._some if told else self._every, open_.copy())
                     self._carrier.rest(min(end, self._next_look(open_, now, late)) - now, ripe)
             for peer, text in lines:
                 board.tell("late", peer, text)
@@ -278,10 +278,19 @@ class Endpoint:
         self._settle(want, answer)
         return True
 
-    def _ripe(self, open_: list[Wanted], some: Callable[[Iterable[bool]], bool]) -> bool:
-        """Whether no more all, or any, of these lack their answer."""
-        inboxes = self._board.inboxes
-        return not some(want.peer in inboxes and inboxes[want.peer].awaits(want.round, want.turn) for want in open_)
+    def _some(self, open_: list[Wanted]) -> bool:
+        """Whether one of these has its answer."""
+        return not all(map(self._awaited, open_))
+
+    def _every(self, open_: list[Wanted]) -> bool:
+        """Whether each of these has its answer; those that have are not looked at again."""
+        while open_ and not self._awaited(open_[-1]):
+            open_.pop()
+        return not open_
+
+    def _awaited(self, want: Wanted) -> bool:
+        inbox = self._board.inboxes.get(want.peer)
+        return inbox is not None and inbox.awaits(want.round, want.turn)
 
     def _settle(self, want: Wanted, answer: Answer) -> None:
         """This place is taken, skipped or given up."""

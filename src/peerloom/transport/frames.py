@@ -62,6 +62,9 @@ class Kind(IntEnum):
     JOIN = 12
 
 
+_KINDS = {kind.value: kind for kind in Kind}
+
+
 class FrameError(PeerError):
     """Bytes that are no frame of this protocol; `reason` is one of a few fixed words, for counting."""
 
@@ -162,9 +165,9 @@ def read_prefix(data: bytes | bytearray) -> Head:
         raise FrameError("not_a_frame")
     if version != VERSION:
         raise FrameError("protocol_version", f"{version}, this side speaks {VERSION}")
-    if zero or kind not in Kind._value2member_map_:
+    known = _KINDS.get(kind)
+    if zero or known is None:
         raise FrameError("unknown_kind")
-    known = Kind(kind)
     if header_length > _LONGEST_HEADER:
         raise FrameError("oversized", f"a header of {header_length} bytes")
     if body_length > _LARGEST_BODY.get(known, 0):

@@ -112,7 +112,7 @@ class Incoming:
         if not new:
             yield from self._stream.skipping(frame)
             return "duplicate"
-        body = np.empty(size // np.dtype(channel.dtype).itemsize, np.dtype(channel.dtype).newbyteorder("<"))
+        body = np.empty(size // channel.number.itemsize, channel.number)
         judge = Judge(body.dtype, board.settings.largest_norm)
         yield from self._stream.filling(frame, body.data.cast("B"), board.settings.heartbeat, judge.look)
         judge.rule()

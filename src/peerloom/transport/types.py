@@ -59,9 +59,14 @@ class Channel:
             raise ConfigError(f"A channel needs lengths of at least 1, found {self.lengths}.")
 
     @cached_property
+    def number(self) -> np.dtype[np.floating]:
+        """One of the numbers, as it travels."""
+        return np.dtype(self.dtype).newbyteorder("<")
+
+    @cached_property
     def sizes(self) -> frozenset[int]:
         """The lengths in bytes."""
-        return frozenset(length * np.dtype(self.dtype).itemsize for length in self.lengths)
+        return frozenset(length * self.number.itemsize for length in self.lengths)
 
 
 @dataclass(frozen=True)
