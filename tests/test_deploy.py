@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from federation import free_ports
 
@@ -225,8 +226,8 @@ def check_models(walk, exp, stands):
     )
     for row, (site, data) in enumerate(zip(SITES, mine, strict=True)):
         (run,) = (walk.root / site / "peer" / "state").iterdir()
-        with np.load(run / "judged" / "600.npz") as file:
-            assert np.array_equal(file["x"], last.x[row].numpy()), site
+        judged = safetensors.numpy.load_file(run / "judged" / "600.safetensors")
+        assert np.array_equal(judged["x"], last.x[row].numpy()), site
         scores = torch.from_numpy(data.test_x).double() @ last.x[row, :13] + last.x[row, 13]
         share = ((scores > 0).numpy() == data.test_y).mean()
         assert stands[site]["last"]["accuracy"] == pytest.approx(share)

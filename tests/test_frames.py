@@ -11,7 +11,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerloom.transport.frames import PREFIX_LENGTH, FrameError, Kind, decode, encode, read_prefix
+from peerloom.transport.frames import PREFIX_LENGTH, VERSION, FrameError, Kind, decode, encode, read_prefix
 from peerloom.transport.stream import Stream
 
 SAMPLES = {
@@ -85,7 +85,7 @@ def test_schemas_are_closed(kind):
     ("at", "value", "reason"),
     [
         (0, b"XXXX", "not_a_frame"),
-        (4, b"\x02", "protocol_version"),
+        (4, bytes([VERSION + 1]), "protocol_version"),
         (5, b"\x63", "unknown_kind"),
         (6, b"\x00\x01", "unknown_kind"),
         (8, struct.pack("!I", 4097), "oversized"),
@@ -117,6 +117,33 @@ def test_a_body_of_another_frame_does_not_fit():
         decode(one[:-end] + other[-end:])
 
 
+def test_a_length_that_was_changed_is_noticed():
+    """Even to none at all: what followed would be no body, and nothing would be sealed."""
+    frame = bytearray(whole(Kind.DATA))
+    frame[12:20] = bytes(8)
+    with pytest.raises(FrameError, match="checksum"):
+        decode(bytes(frame[: -len(BODY) - SEAL]))
+
+
+@pytest.mark.parametrize("size", [4, 16_000, 70_000, 400_000], ids="{} bytes".format)
+@pytest.mark.parametrize("place", [None, 0, -SEAL - 1, -SEAL, -1], ids=["none", "first", "last", "seal", "end"])
+def test_a_stream_holds_the_seal_against_what_came(size, place):
+    body = np.arange(size // 4, dtype="<f4").tobytes()
+    frame = bytearray(whole(Kind.DATA, body=body) + whole(Kind.PING))
+    after, start = len(whole(Kind.PING)), len(frame) - len(whole(Kind.PING)) - SEAL - size
+    if place is not None:
+        frame[start if place == 0 else place - after] ^= 1
+    stream = Stream(_Paper(frame), 5.0)
+    waiting, came = stream.read(), memoryview(bytearray(size))
+    if place is None:
+        stream.body(waiting, came)
+        assert came == body
+        assert stream.read().kind is Kind.PING, "what follows is still there"
+    else:
+        with pytest.raises(FrameError, match="checksum"):
+            stream.body(waiting, came)
+
+
 def test_a_large_frame_is_sent_as_it_is_encoded():
     """Its seal is summed up on the way: the bytes are those of one that is put together first."""
     body = np.arange(50_000, dtype="<f4").tobytes()
@@ -127,10 +154,10 @@ def test_a_large_frame_is_sent_as_it_is_encoded():
 
 
 class _Paper:
-    """A socket that keeps what is written, some bytes at a time."""
+    """A socket that keeps what is written, and has something to be read: some bytes at a time."""
 
-    def __init__(self):
-        self.written = bytearray()
+    def __init__(self, text=b""):
+        self.written, self._text = bytearray(), memoryview(bytes(text))
 
     def setblocking(self, flag):
         pass
@@ -138,6 +165,15 @@ class _Paper:
     def send(self, data):
         self.written += data[:7000]
         return len(data[:7000])
+
+    def pending(self):
+        return len(self._text)
+
+    def recv_into(self, into):
+        some = self._text[: min(len(into), 7000)]
+        into[: len(some)] = some
+        self._text = self._text[len(some) :]
+        return len(some)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.DATA, Kind.ROSTER, Kind.JOIN)])
@@ -147,7 +183,7 @@ def test_control_frames_have_no_body(kind):
 
 
 def test_lengths_are_judged_before_memory_is_taken():
-    prefix = struct.pack("!4sBBHIQQ", b"PLM1", 1, Kind.ROSTER, 0, 10, 2**40, 0)
+    prefix = struct.pack("!4sBBHIQQ", b"PLM1", VERSION, Kind.ROSTER, 0, 10, 2**40, 0)
     with pytest.raises(FrameError, match="oversized"):
         read_prefix(prefix)
 
@@ -177,7 +213,8 @@ def test_any_header_is_refused_in_one_way(kind, header):
     if header == SAMPLES[kind] or (kind is Kind.JOIN and header == {}):
         return
     packed = msgpack.packb(header)[:4096]
-    frame = struct.pack("!4sBBHIQQ", b"PLM1", 1, kind, 0, len(packed), 0, xxhash.xxh3_64_intdigest(packed)) + packed
+    digest = xxhash.xxh3_64_intdigest(packed)
+    frame = struct.pack("!4sBBHIQQ", b"PLM1", VERSION, kind, 0, len(packed), 0, digest) + packed
     with pytest.raises(FrameError):
         decode(frame)
 

@@ -19,7 +19,7 @@ from federation import QUICK, RUN, Middle, endpoint, federation, free_ports, ide
 from peerloom.errors import ConfigError, PeerError
 from peerloom.transport import Channel, Endpoint, Identity, Parcel, Roster, Skipped, Wanted
 from peerloom.transport.failpoints import arm
-from peerloom.transport.frames import VERSION, FrameError, Kind, encode, read_prefix
+from peerloom.transport.frames import VERSION, FrameError, Kind, begin, encode, read_prefix
 from peerloom.transport.identity import self_signed
 from peerloom.transport.stream import Stream
 from peerloom.transport.tls import ALPN, client_context
@@ -491,7 +491,11 @@ def test_a_later_version_is_told_so_whichever_side_dials(tmp_path, ports, monkey
         assert refused(b, "protocol_version")
 
     def from_a_later_version(stream):
-        return read_prefix(b"PLM1\x02" + bytes(23)) if threading.current_thread().name == "to-peer-1" else reading(stream)
+        return (
+            read_prefix(b"PLM1" + bytes([VERSION + 1]) + bytes(23))
+            if threading.current_thread().name == "to-peer-1"
+            else reading(stream)
+        )
 
     reading = Stream.reading
     monkeypatch.setattr(Stream, "reading", from_a_later_version)
@@ -557,11 +561,11 @@ def test_duplicates_are_applied_once(hostile):
 
 def test_a_length_that_cannot_be_is_not_allocated(hostile):
     member, b = hostile
-    good = encode(
+    lie, _ = begin(
         Kind.DATA,
         {"channel": 0, "round": 1, "turn": 0, "dtype": "float64", "keep": "every", "epoch": 0, "incarnation": 5, "seq": 1},
+        2**62,
     )
-    lie = good[:12] + struct.pack("!Q", 2**62) + good[20:]
     member.sock.sendall(lie)
     assert refused(b, "oversized")
     assert until(lambda: not incoming(b).up)

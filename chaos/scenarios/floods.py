@@ -8,14 +8,13 @@ import multiprocessing
 import socket
 import ssl
 import statistics
-import struct
 import time
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from peerloom.transport import Endpoint, Identity, LinkState, Roster
-from peerloom.transport.frames import Kind, encode
+from peerloom.transport.frames import Kind, begin
 
 from ..ends import QUICK, RUN, endpoint, federation, free_ports, identity, outgoing, parcel, until
 from ..figures import Figure, Stage, at_least, at_most, exactly, told
@@ -104,11 +103,10 @@ def _client_hello() -> bytes:
 
 def _lie(roster: Roster, port: int) -> None:
     """A member says that more bytes follow than any memory has."""
-    frame = encode(Kind.DATA, FIRST)
     for length in (2**62, 2**63, 2**64 - 1):
         with Speaker(3, roster, port) as liar:
             liar.greet()
-            liar.sock.sendall(frame[:12] + struct.pack("!Q", length) + frame[20:])
+            liar.sock.sendall(begin(Kind.DATA, FIRST, length)[0])
             with contextlib.suppress(OSError):
                 liar.sock.recv(100)
 

@@ -1,9 +1,11 @@
 """The form of what travels: a fixed prefix, a small header of known fields, and a raw vector. Pure functions, no pickle.
 
-    prefix  "PLM1" | u8 version | u8 kind | u16 zero | u32 header length | u64 body length | u64 xxh3(header)
+    prefix  "PLM1" | u8 version | u8 kind | u16 zero | u32 header length | u64 body length | u64 digest
     header  a msgpack map; each kind has its own closed set of fields
     body    little-endian floats (DATA) or JSON (ROSTER, JOIN); no other kind has one
-    seal    u64 xxh3(header, body), where there is a body: summed up while it is sent, so that the first byte need not wait
+    seal    u64 digest, where there is a body: summed up while it is sent, so that the first byte need not wait
+
+A digest is xxh3, seeded with the length of the body: that of the prefix of the header, that of the seal of header and body.
 
 Nothing in a frame names a type. Whatever does not fit is refused, before memory is taken for it.
 """
@@ -30,6 +32,7 @@ __all__ = [
     "begin",
     "check_seal",
     "decode",
+    "digest_of",
     "encode",
     "read_header",
     "read_prefix",
@@ -40,7 +43,7 @@ _PREFIX = struct.Struct("!4sBBHIQQ")
 _SEAL = struct.Struct("!Q")
 _MAGIC = b"PLM1"
 PREFIX_LENGTH = _PREFIX.size
-VERSION = 1
+VERSION = 2
 _LONGEST_HEADER = 4096
 _LARGEST_COUNT = 2**63 - 1
 
@@ -137,10 +140,15 @@ _SCHEMA: Mapping[Kind, Mapping[str, Callable[[Any], bool]]] = {
 _LARGEST_BODY = {Kind.DATA: _LARGEST_COUNT, Kind.ROSTER: LARGEST_ROSTER, Kind.JOIN: 65536}
 
 
+def digest_of(packed: bytes, body_length: int) -> xxhash.xxh3_64:
+    """The digest of a packed header, to which the body is to be added."""
+    return xxhash.xxh3_64(packed, seed=body_length)
+
+
 def begin(kind: Kind, header: Mapping[str, Any], body_length: int = 0) -> tuple[bytes, xxhash.xxh3_64]:
     """Prefix and header of a frame, and the digest that its body is to be added to before `seal`."""
     packed: bytes = msgpack.packb(dict(header))
-    digest = xxhash.xxh3_64(packed)
+    digest = digest_of(packed, body_length)
     return _PREFIX.pack(_MAGIC, VERSION, kind, 0, len(packed), body_length, digest.intdigest()) + packed, digest
 
 
@@ -178,7 +186,7 @@ def read_prefix(data: bytes | bytearray) -> Head:
 def read_header(head: Head, data: bytes) -> dict[str, Any]:
     """The fields of a header: exactly those of its kind, each of its form."""
     kind = head.kind
-    if xxhash.xxh3_64_intdigest(data) != head.checksum:
+    if digest_of(data, head.body_length).intdigest() != head.checksum:
         raise FrameError("checksum")
     try:
         header = msgpack.unpackb(
@@ -212,5 +220,7 @@ def decode(data: bytes) -> tuple[Kind, dict[str, Any], bytes]:
         raise FrameError("cut_short")
     header = read_header(head, data[PREFIX_LENGTH:middle])
     if head.seal_length:
-        check_seal(xxhash.xxh3_64(data[PREFIX_LENGTH:end]), data[end:])
+        digest = digest_of(data[PREFIX_LENGTH:middle], head.body_length)
+        digest.update(data[middle:end])
+        check_seal(digest, data[end:])
     return head.kind, header, data[middle:end]

@@ -81,8 +81,7 @@ class Listener:
 
     def _accept(self) -> None:
         while not self._stopping.is_set():
-            self._sweep()
-            self._socket.settimeout(_SWEEP if self._unfinished else _QUIET)
+            self._socket.settimeout(_SWEEP if self._sweep() else _QUIET)
             try:
                 sock, address = self._socket.accept()
             except TimeoutError:
@@ -113,13 +112,16 @@ class Listener:
         full = address not in known and strangers >= settings.handshakes
         return full or per_address[address] >= settings.handshakes_per_address
 
-    def _sweep(self) -> None:
-        """A handshake that drips byte by byte never times out by itself; its time as a whole is limited here."""
+    def _sweep(self) -> int:
+        """A handshake that drips byte by byte never times out by itself; its time as a whole is limited here. How many are
+        under way.
+        """
         oldest = time.monotonic() - self._board.settings.handshake
         with self._guard:
             for sock, (since, _) in self._unfinished.items():
                 if since < oldest:
                     _cut(sock)
+            return len(self._unfinished)
 
     def _finished(self, sock: socket.socket, proven: bool = False) -> None:
         with self._guard:

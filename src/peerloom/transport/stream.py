@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import xxhash
-
 from .failpoints import hit
 from .frames import (
     PREFIX_LENGTH,
@@ -21,6 +19,7 @@ from .frames import (
     Kind,
     begin,
     check_seal,
+    digest_of,
     encode,
     read_header,
     read_prefix,
@@ -88,7 +87,7 @@ class Stream:
     def sending(self, kind: Kind, header: Mapping[str, Any], body: bytes | memoryview = b"") -> Talk[None]:
         """As `send`."""
         if len(body) <= _CHUNK:
-            yield from self._put(encode(kind, header, body))  # one system call
+            yield from self._put(encode(kind, header, body))  # one call
             return
         start, digest = begin(kind, header, len(body))
         yield from self._put(start)
@@ -118,7 +117,7 @@ class Stream:
         look: Callable[[memoryview], None] = lambda piece: None,
     ) -> Talk[None]:
         """As `body`; says now and then that it advances, if asked to, and shows piece after piece to `look`."""
-        digest = xxhash.xxh3_64(frame.packed)
+        digest = digest_of(frame.packed, frame.head.body_length)
         done, told = 0, time.monotonic()
         while done < len(into):
             piece = into[done : done + 4 * _CHUNK]  # summed and looked at while it is still in the cache
