@@ -31,7 +31,7 @@ __all__ = ["SIZES", "links"]
 Sizes = Mapping[str, tuple[int, int]]  # numbers of four bytes, and how many frames of them
 Send = Callable[[int, int, NDArray[np.float32]], None]  # over which channel, in which round, what
 
-SIZES: Sizes = {"40 KB": (10_000, 400), "50 MB": (12_500_000, 12)}
+SIZES: Sizes = {"40 KB": (10_000, 400), "50 MB": (12_500_000, 24)}
 _WARM = 3
 _PATIENCE = 60.0  # seconds
 _CHUNK = 65536
