@@ -131,6 +131,7 @@ class LinkMixer:
                 sent.add(by, weight * self._message.unpack(mine[part.at], n, part.trip)[1])
             scale, own = law.weigh(mass.value, sent.value)
         here = x if len(ends.touched) == len(x) else x[ends.touched]
+        # Most laws take what came as it is: no need for a product with one, over the whole row.
         came = total.value if isinstance(scale, int) and scale == 1 else scale * total.value
         mixed: Tensor = came + own * here
         return mixed if here is x else others.index_copy(0, ends.touched, mixed)
