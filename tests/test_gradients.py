@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from peerloom.core import ConfigError
-from peerloom.problems import CNN, LOSSES, MLP, Classification, Dataset, Linear
+from peerloom.core import ConfigError, Draws, Placement
+from peerloom.problems import CNN, LOSSES, MLP, Classification, Dataset, Linear, blobs
 from peerloom.problems.gradients import STRATEGIES, choose, parameter_count
 
 ROWS, BATCH, FEATURES = 4, 6, 5
@@ -162,3 +162,20 @@ def test_the_fastest_strategy_that_fits_is_chosen():
         assert choose("auto", module, LOSSES["hinge"], torch.zeros(1, 4), 1) == "loop"
         with pytest.raises(ConfigError, match="'vmap' cannot run"):
             STRATEGIES["vmap"](module, LOSSES["hinge"])
+
+
+@pytest.mark.parametrize("batch", [1, 4, 33, 128, "all"])
+@pytest.mark.parametrize("features", [7, 40, 1023])
+@pytest.mark.parametrize(("model", "classes"), [("softmax", 3), ("softmax", 10), ("svm", 3), ("logistic", 2)])
+def test_a_row_alone_gets_the_bits_that_it_gets_among_others(model, classes, features, batch):
+    """Wherever its numbers lie in memory: what a peer computes is what the simulator computes."""
+    problem = Classification(model, blobs(samples=300, features=features, classes=classes), batch=batch)
+    draws, x = Draws(1), torch.randn(5, problem.n, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+    def gradients(rows):
+        place = Placement(np.array(rows), 5, torch.device("cpu"), torch.float64)
+        return problem.bind(place, draws).grad(x[rows].clone(), np.arange(len(rows)), 1)
+
+    together = gradients([0, 1, 2, 3, 4])
+    for row in range(5):
+        assert torch.equal(gradients([row])[0], together[row])
