@@ -20,7 +20,8 @@ __all__ = ["FIRST", "GOOD", "Speaker", "open_context", "stranger"]
 
 GOOD = np.ones(FLOATS, np.float32).tobytes()
 FIRST = {  # the header of a first parcel
-    "channel": 0, "round": 1, "turn": 0, "dtype": "float32", "keep": "newest", "epoch": 0, "incarnation": 5, "seq": 1,
+    "channel": 0, "round": 1, "turn": 0, "dtype": "float32", "keep": "newest", "ask": True,
+    "epoch": 0, "incarnation": 5, "seq": 1,
 }  # fmt: skip
 
 
@@ -54,8 +55,7 @@ class Speaker:
     def data(self, body: bytes = GOOD, **changes: Any) -> str:
         """Send a parcel, with some fields changed; 'applied', 'duplicate', 'stale' or why it was refused."""
         self._seq += 1
-        header = {"channel": 0, "round": self._seq, "turn": 0, "dtype": "float32", "keep": "newest", "epoch": 0}
-        self.stream.send(Kind.DATA, {**header, "incarnation": 5, "seq": self._seq, **changes}, body)
+        self.stream.send(Kind.DATA, {**FIRST, "round": self._seq, "seq": self._seq, **changes}, body)
         answer: Waiting = self.stream.reply(Kind.ACK, Kind.REFUSE)
         return str(answer.header["result"] if answer.kind is Kind.ACK else answer.header["why"])
 

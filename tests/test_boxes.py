@@ -20,18 +20,34 @@ def arrived(round, incarnation, seq, turn=0, epoch=0):
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["every", "newest", "skip", "send", "ack", "refuse", "reconnect", "restart", "withdraw", "epoch"]),
+        st.sampled_from(
+            [
+                "every",
+                "newest",
+                "skip",
+                "send",
+                "ack",
+                "refuse",
+                "again",
+                "reconnect",
+                "restart",
+                "withdraw",
+                "epoch",
+                "press",
+            ]
+        ),
         st.integers(0, 3),
     ),
     max_size=60,
 )
 
 
-@given(STEPS, st.integers(0, 3))
-def test_the_account_balances_whatever_happens(steps, retain):
-    box, epoch, life, arrived_seq = Outbox("p", 5, retain), 0, 1, 0
-    last_sent, receipts = 0, []
+@given(STEPS, st.integers(0, 3), st.integers(1, 4))
+def test_the_account_balances_whatever_happens(steps, retain, window):
+    box, epoch, life = Outbox("p", 5, retain, window=window), 0, 1
+    arrived_seq, last_sent, receipts = 0, 0, []
     for what, number in steps:
+        last = box.last
         if what in ("every", "newest"):
             try:
                 receipts.append(box.put(parcel(number, number), what, epoch, 0.0))
@@ -39,16 +55,23 @@ def test_the_account_balances_whatever_happens(steps, retain):
                 assert sum(e.keep == "every" for e in box) == 5
         elif what == "skip":
             receipts.append(box.skip(number, epoch, 0.0))
-        elif what in ("send", "ack", "refuse"):
-            entry = box.head()
+        elif what == "send":
+            entry = box.next()
             if entry is not None:
-                assert entry.seq == last_sent or entry.seq == last_sent + 1, "numbers grow in the order of sending"
-                last_sent = entry.seq
-                if what == "ack":
-                    assert box.acked(entry.seq)
-                    arrived_seq = entry.seq
-                if what == "refuse":
-                    assert box.refused(entry.seq, "x")
+                assert entry.seq > last, "numbers grow in the order of sending"
+                assert entry.seq <= last_sent + 1
+                last_sent = max(last_sent, entry.seq)
+                arrived_seq = max(arrived_seq, entry.seq - 1)
+        elif what == "ack":
+            assert all(entry.receipt.outcome == "acked" for entry in box.acked(last))
+            assert box.last == 0
+            arrived_seq = max(arrived_seq, last)
+        elif what == "refuse":
+            box.acked(last - 1)
+            assert box.refused(last, "x") == bool(last)
+        elif what == "again":
+            box.again()
+            assert box.last == 0
         elif what == "reconnect":
             box.resume(1, (1, arrived_seq), life, 0, epoch)
         elif what == "restart":
@@ -56,6 +79,9 @@ def test_the_account_balances_whatever_happens(steps, retain):
             box.resume(1, (0, 0), life, number, epoch)
         elif what == "withdraw":
             box.withdraw(number)
+        elif what == "press":
+            box.press()
+            assert box.pressed == bool(last)
         else:
             epoch += 1
             box.forget_epochs(epoch)
@@ -64,13 +90,71 @@ def test_the_account_balances_whatever_happens(steps, retain):
     assert sum(r.outcome == "pending" for r in receipts) <= box.tally.pending
 
 
+def sent(box, count):
+    """Put so many parcels and send them; whether each asks for an answer."""
+    asks = []
+    for round in range(count):
+        box.put(parcel(round), "every", 0, 0.0)
+        asks.append(box.next().asks)
+    return asks
+
+
+def test_each_windowth_small_parcel_asks_for_an_answer_that_speaks_for_all():
+    box = Outbox("p", 20, 0, window=3)
+    assert sent(box, 1) == [True], "nothing is known of the other side yet"
+    assert [entry.seq for entry in box.acked(1)] == [1]
+    assert sent(box, 3) == [False, False, True]
+    assert [entry.seq for entry in box.acked(4)] == [2, 3, 4]
+    assert (box.tally.acked, box.last) == (4, 0)
+    assert sent(Outbox("p", 20, 0), 3) == [True, True, True], "a window of one is a frame and its answer in turn"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda box: box.resume(1, (1, 1), 1, 0, 0),
+        lambda box: box.refused(2, "x"),
+        lambda box: box.again(),
+        lambda box: box.press(),
+    ],
+    ids=["a new connection", "a refusal", "sent again", "somebody waits"],
+)
+def test_nothing_goes_unasked_until_the_other_side_took_something(change):
+    box = Outbox("p", 20, 0, window=9)
+    sent(box, 1)
+    box.acked(1)
+    assert sent(box, 1) == [False]
+    change(box)
+    box.put(parcel(5), "every", 0, 0.0)
+    assert box.next().asks
+    while (entry := box.next()) is not None:
+        assert entry.asks
+    box.acked(box.last)
+    assert sent(box, 1) == [False]
+
+
+def test_what_is_large_or_replaces_others_or_is_of_a_new_epoch_asks():
+    box = Outbox("p", 20, 0, window=9)
+    sent(box, 1)
+    box.acked(1)
+    for put in (
+        lambda: box.put(parcel(2), "newest", 0, 0.0),
+        lambda: box.skip(3, 0, 0.0),
+        lambda: box.put(Parcel(0, 4, 0, np.zeros(10_000)), "every", 0, 0.0),
+        lambda: box.put(parcel(5), "every", 1, 0.0),
+    ):
+        assert sent(box, 1) == [False]
+        put()
+        assert box.next().asks
+
+
 def test_what_arrived_without_an_answer_is_not_sent_again():
     box = Outbox("p", 5, 0)
     first, second = box.put(parcel(1), "every", 0, 0.0), box.put(parcel(2), "every", 0, 0.0)
-    box.head()
+    box.next()
     box.resume(7, (7, 1), 1, 0, 0)
     assert (first.outcome, second.outcome) == ("acked", "pending")
-    assert box.head().round == 2
+    assert box.next().round == 2
 
 
 def test_a_restarted_receiver_gets_retained_rounds_before_new_ones():
@@ -78,12 +162,12 @@ def test_a_restarted_receiver_gets_retained_rounds_before_new_ones():
     box.resume(1, (0, 0), 1, 0, 0)
     for round in (1, 2, 3, 4):
         box.put(parcel(round), "every", 0, 0.0)
-        box.acked(box.head().seq)
+        box.acked(box.next().seq)
     box.put(parcel(5), "every", 0, 0.0)
-    box.head()
+    box.next()
     box.resume(1, (0, 0), 2, 3, 0)
     rounds = []
-    while (entry := box.head()) is not None:
+    while (entry := box.next()) is not None:
         rounds.append((entry.round, entry.seq))
         box.acked(entry.seq)
     assert [round for round, _ in rounds] == [3, 4, 5]
@@ -94,7 +178,7 @@ def test_a_restarted_receiver_gets_retained_rounds_before_new_ones():
 def test_newest_replaces_only_what_is_not_on_its_way():
     box = Outbox("p", 5, 0)
     sent = box.put(parcel(1), "newest", 0, 0.0)
-    box.head()
+    box.next()
     waiting = box.put(parcel(2), "newest", 0, 0.0)
     other = box.put(parcel(2, channel=1), "newest", 0, 0.0)
     box.put(parcel(3), "newest", 0, 0.0)

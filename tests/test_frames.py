@@ -31,6 +31,7 @@ SAMPLES = {
         "turn": 0,
         "dtype": "float32",
         "keep": "every",
+        "ask": True,
         "epoch": 0,
         "incarnation": 1,
         "seq": 7,

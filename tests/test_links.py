@@ -83,6 +83,40 @@ def test_rounds_between_two_peers(pair):
     assert outgoing(a).congestion == "bbr" or not available.exists() or "bbr" not in available.read_text()
 
 
+@pytest.mark.usefixtures("carried")
+def test_parcels_under_way_are_settled_by_one_answer(tmp_path, ports, monkeypatch):
+    roster, acks = federation(2, [(0, 1)], ports), []
+    settings = replace(QUICK, heartbeat=30.0, dead=60.0, window=4)
+    sending = Stream.sending
+    monkeypatch.setattr(Stream, "sending", lambda self, kind, *rest: acks.append(kind) or sending(self, kind, *rest))
+    with (
+        endpoint(0, roster, tmp_path, ports[0], settings=settings) as a,
+        endpoint(1, roster, tmp_path, ports[1], settings=settings) as b,
+    ):
+        for round in range(1, 13):
+            a.send(b.me, parcel(round))
+            assert b.take(a.me, round, 0, 5.0).round == round
+        assert acks.count(Kind.ACK) == 3  # 1, 5, 9
+        assert until(lambda: outgoing(a).tally.acked == 9)
+        assert a.settle(None, 5.0), "without waiting for a heartbeat"
+        link = outgoing(a)
+        assert (link.tally.acked, link.frames["sent"], link.frames["acked"]) == (12, 12, 12)
+        assert link.bytes["acked"] == 12 * 80
+
+
+def test_exactly_the_bad_ones_among_parcels_under_way_are_refused(pair):
+    a, b = pair
+    bad = (4, 6, 7, 20)
+    receipts = {round: a.send(b.me, parcel(round, value=np.nan if round in bad else 1.0)) for round in range(1, 31)}
+    for round in range(1, 31):
+        if round not in bad:
+            assert b.take(a.me, round, 0, 10.0).round == round
+    assert a.settle(None, 10.0)
+    assert [round for round, receipt in receipts.items() if receipt.outcome == "refused"] == list(bad)
+    assert outgoing(a).tally.acked == 26
+    assert incoming(b).frames["applied"] == 26
+
+
 def test_large_parcels_of_every_agreed_length(pair):
     a, b = pair
     for round, length in ((1, 20_000), (2, 10)):
@@ -185,19 +219,21 @@ def test_asynchronous_peers_see_the_newest(pair):
 
 
 @pytest.mark.usefixtures("carried")
-def test_a_peer_that_runs_ahead_waits_without_being_taken_for_dead(tmp_path, ports):
+@pytest.mark.parametrize("window", [1, 4, 20])
+def test_a_peer_that_runs_ahead_waits_without_being_taken_for_dead(window, tmp_path, ports):
     roster = federation(2, [(0, 1)], ports)
-    settings = replace(QUICK, inbox=2, dead=0.8)
+    settings = replace(QUICK, inbox=2, dead=0.8, window=window)
     with (
         endpoint(0, roster, tmp_path, ports[0], settings=settings) as a,
         endpoint(1, roster, tmp_path, ports[1], settings=settings) as b,
     ):
         for round in range(1, 8):
             a.send(b.me, parcel(round))
-        assert until(lambda: outgoing(a).tally.acked == 2)
+        assert until(lambda: incoming(b).frames.get("applied") == 2)
         time.sleep(2 * settings.dead)
         link = outgoing(a)
-        assert (link.up, link.tally.acked) == (True, 2)
+        assert (link.up, incoming(b).frames["applied"]) == (True, 2)
+        assert link.tally.acked == (2 if window == 1 else 1), "the answer to the second waits behind the third"
         assert link.unacked_age > settings.dead
         assert [b.take(a.me, round, 0, 5.0).round for round in range(1, 8)] == list(range(1, 8))
         assert set(outgoing(a).reconnects) <= {"nobody_listens"}
@@ -427,6 +463,11 @@ def test_a_forked_roster_is_refused_loudly(tmp_path, ports):
 
 # -- hostile members: right key, wrong bytes
 
+FIRST = {  # the header of a first parcel
+    "channel": 0, "round": 1, "turn": 0, "dtype": "float64", "keep": "every", "ask": True,
+    "epoch": 0, "incarnation": 5, "seq": 1,
+}  # fmt: skip
+
 
 class Member:
     """Speaks the protocol by hand, with a true key."""
@@ -445,10 +486,12 @@ class Member:
             raise
         self.seq = 0
 
-    def data(self, body, **changes):
+    def say(self, body, **changes):
         self.seq += 1
-        header = {"channel": 0, "round": self.seq, "turn": 0, "dtype": "float64", "keep": "every", "epoch": 0}
-        self.stream.send(Kind.DATA, {**header, "incarnation": 5, "seq": self.seq, **changes}, body)
+        self.stream.send(Kind.DATA, {**FIRST, "round": self.seq, "seq": self.seq, **changes}, body)
+
+    def data(self, body, **changes):
+        self.say(body, **changes)
         return self.stream.reply(Kind.ACK, Kind.REFUSE)
 
     def close(self):
@@ -552,6 +595,18 @@ def test_bad_parcels_are_refused_and_good_ones_still_come(body, changes, reason,
     assert member.data(GOOD).header["result"] == "applied"
 
 
+def test_a_bad_parcel_that_does_not_ask_ends_the_connection(hostile):
+    """What follows would overtake it: its sender is to come again, and ask."""
+    member, b = hostile
+    member.say(GOOD)
+    member.stream.reply(Kind.ACK)
+    member.say(np.full(10, np.nan).tobytes(), ask=False)
+    member.say(GOOD, ask=False)
+    assert refused(b, "not_finite")
+    assert until(lambda: not incoming(b).up)
+    assert incoming(b).frames == {"applied": 1, "refused_not_finite": 1}
+
+
 def test_duplicates_are_applied_once(hostile):
     member, b = hostile
     assert member.data(GOOD).header["result"] == "applied"
@@ -561,11 +616,7 @@ def test_duplicates_are_applied_once(hostile):
 
 def test_a_length_that_cannot_be_is_not_allocated(hostile):
     member, b = hostile
-    lie, _ = begin(
-        Kind.DATA,
-        {"channel": 0, "round": 1, "turn": 0, "dtype": "float64", "keep": "every", "epoch": 0, "incarnation": 5, "seq": 1},
-        2**62,
-    )
+    lie, _ = begin(Kind.DATA, FIRST, 2**62)
     member.sock.sendall(lie)
     assert refused(b, "oversized")
     assert until(lambda: not incoming(b).up)

@@ -44,6 +44,32 @@ def test_every_parcel_arrives_once_and_in_order(bad, seed):
         assert outgoing(a).tally.balanced
 
 
+@given(faults, st.integers(0, 2**32), st.lists(st.booleans(), max_size=20), st.integers(1, 6))
+def test_exactly_the_bad_ones_among_parcels_under_way_are_refused(bad, seed, good, window):
+    network = MemoryNetwork(PAIR, RUN, seed, bad, Settings(inbox=100, window=window))
+    with network.endpoint(A) as a, network.endpoint(B) as b:
+        receipts = [a.send(B, parcel(round, value=1.0 if fine else np.nan)) for round, fine in enumerate(good)]
+        network.pass_time(seed % 3)
+        assert a.settle(None, 1000.0)
+        assert [receipt.outcome for receipt in receipts] == ["acked" if fine else "refused" for fine in good]
+        assert outgoing(a).tally.balanced
+        for round, fine in enumerate(good):
+            assert isinstance(b.take(A, round, 0, 0.0), Parcel) == fine
+
+
+def test_what_nobody_waits_for_is_settled_after_a_heartbeat():
+    network = MemoryNetwork(PAIR, RUN, 1, settings=Settings(heartbeat=1.0, window=4))
+    with network.endpoint(A) as a, network.endpoint(B):
+        for round in range(3):
+            a.send(B, parcel(round))
+        network.pass_time(0.5)
+        assert outgoing(a).tally.pending == 2, "the first asked, the others did not"
+        network.pass_time(1.0)
+        assert outgoing(a).tally.acked == 3
+        a.send(B, parcel(4))
+        assert a.settle(None, 0.1), "who waits for it need not wait so long"
+
+
 @given(faults, st.integers(0, 2**32))
 def test_the_newest_arrives_and_the_rest_is_counted(bad, seed):
     network = MemoryNetwork(PAIR, RUN, seed, bad)
@@ -206,7 +232,7 @@ def test_a_restarted_peer_still_gets_what_it_had_given_up():
 
 
 def test_a_peer_that_runs_ahead_waits():
-    network = MemoryNetwork(PAIR, RUN, 1, settings=Settings(inbox=2, outbox=5))
+    network = MemoryNetwork(PAIR, RUN, 1, settings=Settings(inbox=2, outbox=5, window=1))
     with network.endpoint(A) as a, network.endpoint(B) as b:
         for round in range(1, 6):
             a.send(B, parcel(round))

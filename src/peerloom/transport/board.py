@@ -299,7 +299,7 @@ class Board:
             self.record(what, channel=channel, keep=entry.keep, incarnation=self.incarnation, **facts, **reason)
 
         noted = {} if self.history is None else {"note": note}
-        return Outbox(peer, self.settings.outbox, self.settings.retain, **noted)
+        return Outbox(peer, self.settings.outbox, self.settings.retain, window=self.settings.window, **noted)
 
     def _age(self, edge: Edge, now: float) -> float:
         oldest = self.outboxes[edge.peer].oldest() if edge.direction == "out" else None

@@ -176,10 +176,11 @@ class Endpoint:
 
     def settle(self, receipts: list[Receipt] | None, deadline_seconds: float) -> bool:
         """Wait until none of these, or with None nothing at all, is pending; False if the deadline came first."""
-        self._go()
         board = self._board
         end = board.clock() + deadline_seconds
         with board.lock:
+            self._press(receipts)
+            self._go()
             while self._pending(receipts):
                 self._go_on()
                 if board.clock() >= end:
@@ -191,6 +192,15 @@ class Endpoint:
         if receipts is None:
             return any(outbox.tally.pending for outbox in self._board.outboxes.values())
         return any(receipt.outcome == "pending" for receipt in receipts)
+
+    def _press(self, receipts: list[Receipt] | None) -> None:
+        """Let links ask at once for the answers that are waited for."""
+        awaited = None if receipts is None else {receipt.peer for receipt in receipts if receipt.outcome == "pending"}
+        for peer, outbox in self._board.outboxes.items():
+            if outbox.tally.pending and (awaited is None or peer in awaited):
+                outbox.press()
+                if outbox.pressed:
+                    self._carrier.wake(peer)
 
     def _outbox(self, peer: str) -> Outbox:
         if peer not in self._board.outboxes:

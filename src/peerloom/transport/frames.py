@@ -43,7 +43,7 @@ _PREFIX = struct.Struct("!4sBBHIQQ")
 _SEAL = struct.Struct("!Q")
 _MAGIC = b"PLM1"
 PREFIX_LENGTH = _PREFIX.size
-VERSION = 2
+VERSION = 3
 _LONGEST_HEADER = 4096
 _LARGEST_COUNT = 2**63 - 1
 
@@ -126,7 +126,7 @@ _SCHEMA: Mapping[Kind, Mapping[str, Callable[[Any], bool]]] = {
         "life": _count,
     },
     Kind.HELLO_OK: {"incarnation": _count, "last": _pair, "want": _count, "roster_version": _count},
-    Kind.DATA: {"channel": _count, "round": _count, "turn": _count, "dtype": _dtype, "keep": _keep, **_ORDER},
+    Kind.DATA: {"channel": _count, "round": _count, "turn": _count, "dtype": _dtype, "keep": _keep, "ask": _flag, **_ORDER},
     Kind.SKIP: {"round": _count, **_ORDER},
     Kind.ACK: {"seq": _count, "result": _word, "roster_version": _count},
     Kind.REFUSE: {"seq": _count, "why": _word},

@@ -1,4 +1,4 @@
-"""The receiving end of one link over one connection: frames are judged, applied and acknowledged, one after the other."""
+"""The receiving end of one link over one connection: frames are judged, applied and answered, one after the other."""
 
 from __future__ import annotations
 
@@ -72,8 +72,9 @@ class Incoming:
         return True
 
     def _settling(self, frame: Waiting) -> Talk[None]:
-        """Apply a numbered frame and say what became of it."""
+        """Apply a numbered frame and say what became of it, if it asks."""
         seq, size = frame.header["seq"], frame.head.body_length
+        asks = frame.header.get("ask", True)
         if frame.header["incarnation"] != self._incarnation:
             raise FrameError("out_of_turn", "another incarnation than HELLO's")
         try:
@@ -83,6 +84,8 @@ class Incoming:
                 self._edge.frames[f"refused_{refusal.why}"] += 1
                 self._edge.bytes["refused"] += size
             self._board.refuse(self._peer, refusal.why)
+            if not asks:  # what follows must not overtake it: over a new connection it is sent again, and asks
+                raise ConnectionError(f"refused unasked: {refusal.why}") from None
             yield from self._stream.sending(Kind.REFUSE, {"seq": seq, "why": refusal.why})
             return
         with self._board.lock:
@@ -90,8 +93,9 @@ class Incoming:
             self._edge.bytes[result] += size
         try:
             hit("after_apply_before_ack")
-            answer = {"seq": seq, "result": result, "roster_version": self._board.newest.version}
-            yield from self._stream.sending(Kind.ACK, answer)
+            if asks:
+                answer = {"seq": seq, "result": result, "roster_version": self._board.newest.version}
+                yield from self._stream.sending(Kind.ACK, answer)
         finally:  # the engine is woken last: it would compete with the acknowledgement for the interpreter
             with self._board.lock:
                 self._board.arrived()

@@ -193,60 +193,87 @@ class OutLink(threading.Thread):
             if self._theirs != board.newest.version:
                 yield from self._evening_rosters(stream)
             with board.lock:
-                entry = self._next()
+                entry, pressed = self._next()
             if entry is not None:
                 yield from self._transmitting(stream, entry)
-            elif (yield self._pause):  # nobody ended it
-                before = time.monotonic()
-                yield from stream.sending(Kind.PING, {"stamp": time.monotonic_ns()})
-                self._theirs = (yield from stream.replying(Kind.PONG)).header["roster_version"]
-                self._time(time.monotonic() - before, stream)
+            elif pressed or (yield self._pause):  # or nobody ended it
+                yield from self._asking(stream)
         why = "removed" if board.closed("out", self._peer) else board.farewell
         with contextlib.suppress(OSError, FrameError):
+            if self._last():  # what has arrived is to be known
+                yield from self._asking(stream)
             if board.barred(self._peer):  # whom the founder removed may see it signed, and needs not guess
                 yield from self._evening_rosters(stream)
             yield from stream.sending(Kind.BYE, {"why": why})
         board.went_down(self._edge, why)
 
-    def _next(self) -> Entry | None:
+    def _next(self) -> tuple[Entry | None, bool]:
+        """What to send now, and, if that is nothing, whether somebody waits for an answer."""
         outbox = self._board.outboxes.get(self._peer)
-        return None if self._stopping.is_set() or outbox is None else outbox.head()
+        if self._stopping.is_set() or outbox is None:
+            return None, False
+        return outbox.next(), outbox.pressed
+
+    def _last(self) -> int:
+        with self._board.lock:
+            outbox = self._board.outboxes.get(self._peer)
+            return 0 if outbox is None else outbox.last
+
+    def _asking(self, stream: Stream) -> Talk[None]:
+        """Hear that the other side is there: it answers in order, so it has settled all that was sent before."""
+        last, before = self._last(), time.monotonic()
+        yield from stream.sending(Kind.PING, {"stamp": time.monotonic_ns()})
+        self._theirs = (yield from stream.replying(Kind.PONG)).header["roster_version"]
+        self._time(time.monotonic() - before, stream)
+        self._acked(last)
 
     def _transmitting(self, stream: Stream, entry: Entry) -> Talk[None]:
-        board, edge = self._board, self._edge
-        order = {"epoch": entry.epoch, "incarnation": board.incarnation, "seq": entry.seq}
+        order = {"epoch": entry.epoch, "incarnation": self._board.incarnation, "seq": entry.seq}
         hit("before_send")
-        size = 0
         if entry.parcel is None:
             yield from stream.sending(Kind.SKIP, {"round": entry.round, **order})
         else:
             parcel = entry.parcel
-            body = parcel.body.data.cast("B")
-            size = len(body)
-            place = {"channel": parcel.channel, "round": parcel.round, "turn": parcel.turn}
-            yield from stream.sending(Kind.DATA, {**place, "dtype": parcel.dtype, "keep": entry.keep, **order}, body)
+            place = {"channel": parcel.channel, "round": parcel.round, "turn": parcel.turn, "dtype": parcel.dtype}
+            how = {"keep": entry.keep, "ask": entry.asks}
+            yield from stream.sending(Kind.DATA, {**place, **how, **order}, parcel.body.data.cast("B"))
         hit("after_send_before_ack")
+        if not entry.asks:
+            return
         answer = yield from stream.replying(Kind.ACK, Kind.REFUSE)
         if answer.header["seq"] != entry.seq:
             raise FrameError("out_of_turn", "an answer to another frame")
+        if answer.kind is Kind.ACK:
+            self._theirs = answer.header["roster_version"]
+            self._acked(entry.seq)
+        elif self._refused(entry, answer.header["why"]) == "epoch_ahead":
+            yield self._pause  # the other side adopts the roster in its own time; the entry waits
+
+    def _acked(self, seq: int) -> None:
+        board, edge = self._board, self._edge
+        with board.lock:
+            outbox = board.outboxes.get(self._peer)
+            for entry in outbox.acked(seq) if outbox is not None else ():
+                for what in ("sent", "acked"):
+                    edge.frames[what] += 1
+                    edge.bytes[what] += entry.size
+            board.arrived()
+
+    def _refused(self, entry: Entry, why: str) -> str:
+        """What was sent before has arrived: otherwise the other side would have closed the connection."""
+        board, edge = self._board, self._edge
+        self._acked(entry.seq - 1)
         with board.lock:
             edge.frames["sent"] += 1
-            edge.bytes["sent"] += size
+            edge.bytes["sent"] += entry.size
+            edge.frames[f"refused_{why}"] += 1
             outbox = board.outboxes.get(self._peer)
-            if answer.kind is Kind.ACK:
-                self._theirs = answer.header["roster_version"]
-                edge.frames["acked"] += 1
-                edge.bytes["acked"] += size
-                if outbox is not None:
-                    outbox.acked(entry.seq)
-            else:
-                why = answer.header["why"]
-                edge.frames[f"refused_{why}"] += 1
-                if why != "epoch_ahead" and outbox is not None:
-                    outbox.refused(entry.seq, why)
+            if outbox is not None and why == "epoch_ahead":
+                outbox.again()
+            elif outbox is not None:
+                outbox.refused(entry.seq, why)
             board.arrived()
-        if answer.kind is Kind.REFUSE and answer.header["why"] == "epoch_ahead":
-            yield self._pause  # the other side adopts the roster in its own time; the entry waits
+        return why
 
     def _time(self, seconds: float, stream: Stream) -> None:
         edge, dead = self._edge, self._board.settings.dead

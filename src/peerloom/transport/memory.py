@@ -11,7 +11,8 @@ import itertools
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from .baton import Baton, CrashedError
 from .board import Board
@@ -38,12 +39,23 @@ class Faults:
 
 @dataclass
 class _Wire:
-    """One directed link: the connection it has at present, and the frame that waits for its answer."""
+    """One directed link: the connection it has at present, and how far the frames of this one have come.
+
+    Within a connection frames come in the order in which they were sent, as TCP has it; after one that is lost, none does.
+    """
 
     source: str
     target: str
     connection: int = 0
-    busy: Entry | None = None
+    sent: int = 0
+    came: int = 0
+    early: dict[int, Callable[[int], bool]] = field(default_factory=dict)
+    asked: int = 0  # the frame that waits for its answer
+
+    def connect(self, connection: int) -> None:
+        """Begin anew; 0 for no connection."""
+        self.connection, self.sent, self.came, self.asked = connection, 0, 0, 0
+        self.early = {}
 
 
 class MemoryNetwork:
@@ -179,7 +191,7 @@ class MemoryNetwork:
         """Send what waits, if the link is free for it."""
         with self._lock:
             wire = self._wire(source, target)
-            if wire.connection and wire.busy is None and source in self.boards:
+            if wire.connection and not wire.asked and source in self.boards:
                 self._transmit(wire)
 
     def _connect(self, wire: _Wire) -> None:
@@ -190,7 +202,7 @@ class MemoryNetwork:
         outbox, inbox = sender.outboxes.get(wire.target), receiver.inboxes.get(wire.source)
         if outbox is None or inbox is None or sender.barred(wire.target) or receiver.barred(wire.source):
             return
-        wire.connection, wire.busy = next(self._count) + 1, None
+        wire.connect(next(self._count) + 1)
         outbox.resume(sender.incarnation, inbox.last, receiver.incarnation, inbox.want, sender.roster.epoch)
         sender.touch()
         for edge, board in ((sender.edges["out", wire.target], sender), (receiver.edges["in", wire.source], receiver)):
@@ -199,32 +211,64 @@ class MemoryNetwork:
         self._transmit(wire)
 
     def _cut(self, wire: _Wire, why: str) -> None:
-        wire.connection, wire.busy = 0, None
+        wire.connect(0)
         for owner, way, other in ((wire.source, "out", wire.target), (wire.target, "in", wire.source)):
             board = self.boards.get(owner)
             if board is not None and (way, other) in board.edges:
                 board.went_down(board.edges[way, other], why)
 
     def _transmit(self, wire: _Wire) -> None:
+        """Send what waits, up to the first frame that asks for an answer."""
         sender = self.boards[wire.source]
         outbox = sender.outboxes.get(wire.target)
-        entry = None if outbox is None else outbox.head()
-        wire.busy = entry
-        if entry is None:
+        if outbox is None:
             return
-        connection, seq = wire.connection, entry.seq
-        sender.edges["out", wire.target].frames["sent"] += 1
-        self._later(lambda: self._arrive(wire, connection, entry, seq, sender.incarnation))
-        self.at(self.now + self._faults.patience, lambda: self._give_up(wire, connection, entry, seq))
+        while not wire.asked and (entry := outbox.next()) is not None:
+            sender.edges["out", wire.target].frames["sent"] += 1
+            self._say(wire, entry.asks, partial(self._arrive, wire, entry, entry.seq, entry.asks, sender.incarnation))
+        if outbox.last and not wire.asked:
+            ask = partial(self._ask, wire, wire.connection, wire.sent)
+            if outbox.pressed:
+                ask()
+            else:
+                self.at(self.now + sender.settings.heartbeat, ask)
 
-    def _give_up(self, wire: _Wire, connection: int, entry: Entry, seq: int) -> None:
-        if wire.connection == connection and wire.busy is entry and entry.seq == seq and wire.source in self.boards:
+    def _ask(self, wire: _Wire, connection: int, sent: int) -> None:
+        """What PING does after a while in which nothing else was sent: to have all settled that was."""
+        if wire.connection == connection and wire.sent == sent and not wire.asked and wire.source in self.boards:
+            outbox = self.boards[wire.source].outboxes.get(wire.target)
+            if outbox is not None:
+                self._say(wire, True, partial(self._pong, wire, outbox.last))
+
+    def _say(self, wire: _Wire, asks: bool, arrive: Callable[[int], bool]) -> None:
+        """Let a frame travel; if it asks for an answer, wait for that."""
+        wire.sent += 1
+        connection, number = wire.connection, wire.sent
+        self._later(lambda: self._come(wire, connection, number, arrive))
+        if asks:
+            wire.asked = number
+            self.at(self.now + self._faults.patience, lambda: self._give_up(wire, connection, number))
+
+    def _come(self, wire: _Wire, connection: int, number: int, arrive: Callable[[int], bool]) -> None:
+        """A frame is there: its turn has come if all before it were taken. A second copy of it is tried at once."""
+        if wire.connection != connection:
+            return
+        if number <= wire.came:
+            arrive(number)
+            return
+        wire.early[number] = arrive
+        while (taken := wire.early.pop(wire.came + 1, None)) is not None and taken(wire.came + 1):
+            wire.came += 1
+
+    def _give_up(self, wire: _Wire, connection: int, number: int) -> None:
+        if wire.connection == connection and wire.asked == number and wire.source in self.boards:
             self._connect(wire)
 
-    def _arrive(self, wire: _Wire, connection: int, entry: Entry, seq: int, incarnation: int) -> None:
+    def _arrive(self, wire: _Wire, entry: Entry, seq: int, asks: bool, incarnation: int, number: int) -> bool:
+        """Whether the frame was taken, in whatever way; otherwise nothing more comes over this connection."""
         receiver = self.boards.get(wire.target)
-        if wire.connection != connection or receiver is None or wire.source not in receiver.inboxes:
-            return
+        if receiver is None or wire.source not in receiver.inboxes:
+            return False
         inbox, edge, mine = receiver.inboxes[wire.source], receiver.edges["in", wire.source], receiver.roster.epoch
         facts = {"from": wire.source, "life": receiver.incarnation}
         order = {"epoch": entry.epoch, "incarnation": incarnation, "seq": seq}
@@ -237,35 +281,48 @@ class MemoryNetwork:
                 place |= {"turn": parcel.turn, "channel": parcel.channel}
                 full = entry.keep == "every" and len(inbox) >= receiver.settings.inbox
                 if full and (incarnation, seq) > inbox.last and (parcel.round, parcel.turn) >= inbox.floor:
-                    return  # no room: no answer yet; it is sent again after a while
+                    return False  # no room: it is sent again after a while
                 judge = Judge(parcel.body.dtype, receiver.settings.largest_norm)
                 judge.look(parcel.body.data)
                 judge.rule()
                 result = inbox.deliver(parcel, entry.keep, mine)
         except RefusedError as refusal:
-            why = refusal.why
-            receiver.refuse(wire.source, why)
-            edge.frames[f"refused_{why}"] += 1
-            if why != "epoch_ahead":
-                self._later(lambda: self._answer(wire, connection, seq, why))
-            return
+            receiver.refuse(wire.source, refusal.why)
+            edge.frames[f"refused_{refusal.why}"] += 1
+            if not asks:
+                self._connect(wire)  # it is sent again, and asks
+                return False
+            if refusal.why != "epoch_ahead":
+                self._answer(wire, number, seq, refusal.why)
+            return True
         edge.frames[result] += 1
         if result != "duplicate":
             receiver.record("apply", result=result, **facts, **order, **place)
             receiver.news += 1
             receiver.touch()
-        self._later(lambda: self._answer(wire, connection, seq, ""))
+        if asks:
+            self._answer(wire, number, seq)
+        return True
 
-    def _answer(self, wire: _Wire, connection: int, seq: int, why: str) -> None:
+    def _pong(self, wire: _Wire, last: int, number: int) -> bool:
+        self._answer(wire, number, last)
+        return True
+
+    def _answer(self, wire: _Wire, number: int, seq: int, why: str = "") -> None:
+        """Let the answer to a frame travel: all parcels up to `seq` have arrived, or all but this one."""
+        self._later(partial(self._answered, wire, wire.connection, number, seq, why))
+
+    def _answered(self, wire: _Wire, connection: int, number: int, seq: int, why: str) -> None:
         sender = self.boards.get(wire.source)
-        if wire.connection != connection or sender is None or wire.target not in sender.outboxes:
+        if wire.connection != connection or wire.asked != number or sender is None or wire.target not in sender.outboxes:
             return
-        outbox = sender.outboxes[wire.target]
-        if outbox.refused(seq, why) if why else outbox.acked(seq):
-            sender.edges["out", wire.target].frames[f"refused_{why}" if why else "acked"] += 1
-            wire.busy = None
-            sender.touch()
-            self._transmit(wire)
+        wire.asked = 0
+        outbox, edge = sender.outboxes[wire.target], sender.edges["out", wire.target]
+        edge.frames["acked"] += len(outbox.acked(seq - 1 if why else seq))
+        if why and outbox.refused(seq, why):
+            edge.frames[f"refused_{why}"] += 1
+        sender.touch()
+        self._transmit(wire)
 
     def rewire(self, board: Board) -> None:
         """A peer changed its roster: links that are no more close, new ones open."""

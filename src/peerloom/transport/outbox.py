@@ -10,6 +10,8 @@ from .types import Keep, OutboxFullError, Parcel, Receipt, Tally
 
 __all__ = ["Entry", "Outbox"]
 
+_SMALL = 65536  # bytes of a parcel whose answer costs more than it tells
+
 
 @dataclass
 class Entry:
@@ -23,24 +25,42 @@ class Entry:
     created: float
     number: int = 0
     seq: int = 0
+    asks: bool = True  # whether the other side is to answer at once
 
     @property
     def sent(self) -> bool:
         """Whether it may have reached the other side."""
         return self.seq > 0
 
+    @property
+    def size(self) -> int:
+        """Of the parcel, in bytes."""
+        return 0 if self.parcel is None else self.parcel.body.nbytes
+
 
 class Outbox:
-    """First in, first out, one at a time; what is not yet sent may be superseded.
+    """First in, first out; what is not yet sent may be superseded.
 
     Numbers are given in the order of sending, so (incarnation, seq) grows on the wire whatever was dropped in between.
+
+    An answer to a small parcel costs nearly as much as the parcel. So of those of which every one counts only each
+    `window`th asks for one, which then speaks for all before it; but all do until the other side has taken the first of a
+    connection, of an epoch, or after a refusal.
     """
 
     def __init__(
-        self, peer: str, limit: int, retain: int, note: Callable[[str, Entry], None] = lambda what, entry: None
+        self,
+        peer: str,
+        limit: int,
+        retain: int,
+        note: Callable[[str, Entry], None] = lambda what, entry: None,
+        window: int = 1,
     ) -> None:
-        self._peer, self._limit, self._note = peer, limit, note
-        self._waiting: deque[Entry] = deque()
+        self._peer, self._limit, self._note, self._window = peer, limit, note, window
+        self._under_way: deque[Entry] = deque()  # sent over the present connection, not answered yet
+        self._waiting: deque[Entry] = deque()  # those to be sent after them
+        self._calm = -1  # the epoch of what the other side took last
+        self._pressed = False
         self._retained: deque[Entry] = deque(maxlen=retain)
         self._latest: dict[int, Entry] = {}  # the last acked parcel of each channel where only the newest counts
         self._promise: Entry | None = None  # the last acked skip
@@ -49,16 +69,18 @@ class Outbox:
         self._created = self._acked = self._superseded = self._refused = 0
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self._waiting)
+        yield from self._under_way
+        yield from self._waiting
 
     @property
     def tally(self) -> Tally:
         """The account; balanced by construction of every method below, and tested to be."""
-        return Tally(self._created, self._acked, self._superseded, self._refused, len(self._waiting))
+        pending = len(self._under_way) + len(self._waiting)
+        return Tally(self._created, self._acked, self._superseded, self._refused, pending)
 
     def oldest(self) -> float | None:
-        """When the oldest waiting entry was created."""
-        return min((entry.created for entry in self._waiting), default=None)
+        """When the oldest entry that is not settled was created."""
+        return min((entry.created for entry in self), default=None)
 
     # -- filling
 
@@ -66,7 +88,7 @@ class Outbox:
         """Queue a parcel; with 'newest' it replaces an unsent one of its channel."""
         if keep == "newest":
             self._supersede(lambda e: e.keep == "newest" and e.parcel is not None and e.parcel.channel == parcel.channel)
-        elif sum(entry.keep == "every" for entry in self._waiting) >= self._limit:
+        elif sum(entry.keep == "every" for entry in self) >= self._limit:
             raise OutboxFullError(
                 f"{self._limit} parcels wait for {self._peer[:7]}, as many as the settings allow. Withdraw old rounds, "
                 "send with keep='newest', or raise Settings.outbox."
@@ -84,33 +106,77 @@ class Outbox:
 
     def forget_epochs(self, before: int) -> None:
         """Refuse here what every receiver would refuse: entries of an epoch that is over."""
-        for entry in [entry for entry in self._waiting if entry.epoch < before]:
-            self._waiting.remove(entry)
-            self._refuse(entry, "stale_epoch")
+        for box in (self._under_way, self._waiting):
+            for entry in [entry for entry in box if entry.epoch < before]:
+                box.remove(entry)
+                self._refuse(entry, "stale_epoch")
 
     def forget_all(self, why: str) -> None:
         """The link is gone for good."""
-        while self._waiting:
-            self._refuse(self._waiting.popleft(), why)
+        for box in (self._under_way, self._waiting):
+            while box:
+                self._refuse(box.popleft(), why)
 
     # -- emptying
 
-    def head(self) -> Entry | None:
-        """The entry to send now, numbered."""
+    def next(self) -> Entry | None:
+        """The entry to send now, numbered; from now on it is under way."""
         if not self._waiting:
             return None
-        entry = self._waiting[0]
+        entry = self._waiting.popleft()
         if not entry.sent:
             self._seq += 1
             entry.seq = self._seq
+        self._under_way.append(entry)
+        entry.asks = (
+            self._pressed
+            or entry.keep == "newest"
+            or entry.size > _SMALL
+            or entry.epoch != self._calm
+            or len(self._under_way) >= self._window
+        )
         return entry
 
-    def acked(self, seq: int) -> bool:
-        """The other side has it; whether that was still open."""
-        entry = self._leave(seq)
-        if entry is None:
+    @property
+    def last(self) -> int:
+        """The number of what was sent last and is not answered yet; 0 if there is nothing."""
+        return self._under_way[-1].seq if self._under_way else 0
+
+    @property
+    def pressed(self) -> bool:
+        """Whether somebody waits for the answer to what is under way."""
+        return self._pressed and bool(self._under_way)
+
+    def press(self) -> None:
+        """Ask for answers at once until nothing is pending any more."""
+        self._pressed = True
+
+    def acked(self, seq: int) -> list[Entry]:
+        """The other side has everything up to this number; what of it was still open."""
+        found = []
+        while self._under_way and self._under_way[0].seq <= seq:
+            found.append(self._under_way.popleft())
+            self._ack(found[-1])
+        self._pressed = self._pressed and bool(self._under_way or self._waiting)
+        return found
+
+    def refused(self, seq: int, why: str) -> bool:
+        """The other side will never take it; whether that was still open."""
+        self._calm = -1
+        if not self._under_way or self._under_way[0].seq != seq:
             return False
+        self._refuse(self._under_way.popleft(), why)
+        return True
+
+    def again(self) -> None:
+        """Nothing that is under way arrives: it is to be sent once more."""
+        self._calm = -1
+        while self._under_way:
+            self._waiting.appendleft(self._under_way.pop())
+
+    def _ack(self, entry: Entry) -> None:
         self._acked += 1
+        self._calm = entry.epoch
         entry.receipt.outcome = "acked"
         self._note("ack", entry)
         if entry.parcel is None:
@@ -119,15 +185,6 @@ class Outbox:
             self._latest[entry.parcel.channel] = entry
         else:
             self._retained.append(entry)
-        return True
-
-    def refused(self, seq: int, why: str) -> bool:
-        """The other side will never take it; whether that was still open."""
-        entry = self._leave(seq)
-        if entry is None:
-            return False
-        self._refuse(entry, why)
-        return True
 
     def resume(self, mine: int, last: tuple[int, int], receiver: int, want: int, epoch: int) -> None:
         """After a new connection: `last` is what the other side has of us, `receiver` its incarnation, `want` its round.
@@ -135,9 +192,11 @@ class Outbox:
         What arrived without our knowing counts as acked. A receiver that was restarted has lost what it had, so it gets
         the retained rounds from `want` on, the newest of every channel, and the last promise once more.
         """
+        self.again()
         if last[0] == mine:
             while self._waiting and self._waiting[0].sent and self._waiting[0].seq <= last[1]:
-                self.acked(self._waiting[0].seq)
+                self._ack(self._waiting.popleft())
+            self._calm = -1
         restarted, self._receiver = self._receiver not in (0, receiver), receiver
         if not restarted:
             return
@@ -165,11 +224,6 @@ class Outbox:
         self._created += 1
         entry.number = self._created
         self._note("put", entry)
-
-    def _leave(self, seq: int) -> Entry | None:
-        if self._waiting and self._waiting[0].sent and self._waiting[0].seq == seq:
-            return self._waiting.popleft()
-        return None
 
     def _refuse(self, entry: Entry, why: str) -> None:
         self._refused += 1

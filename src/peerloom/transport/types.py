@@ -227,6 +227,8 @@ class Settings:
     """After this long in `take` the log says who is late."""
     outbox: int = 64
     """Parcels that may wait for one peer with keep='every'."""
+    window: int = 4
+    """Of small parcels with keep='every', how many may be under way to one peer; the last of them asks for an answer."""
     inbox: int = 16
     """Parcels of one peer that may lie untaken; then its link waits, and so does the peer."""
     retain: int = 0
