@@ -346,7 +346,7 @@ def log(federation, row):
 def test_a_member_is_removed_while_all_train(tmp_path, monkeypatch):
     """Three go on and finish; the fourth hears why it may not, and hears it again when it tries to come back."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    federation = ring_of_four("DSpodFL", tmp_path / "run", 1000)
+    federation = ring_of_four("DSpodFL", tmp_path / "run", 4000)  # gossip takes seconds
     with federation.no_orphans():
         begin = time.monotonic()
         remove(federation, "row-2")

@@ -1,11 +1,13 @@
 """Talks that are carried in turns by one thread, or alone: both must bring them to the same end."""
 
+import signal
 import socket
 import threading
 import time
 
 import pytest
 
+from peerloom.transport.shield import SHIELD, Shield
 from peerloom.transport.turns import READ, WRITE, Alone, InTurns, Turn, Wait, carried_alone
 
 
@@ -190,6 +192,207 @@ def test_a_talk_alone_gives_back_what_it_returns(pairs):
 def test_who_was_never_started_stops_at_once():
     InTurns().stop()
     Alone().stop()
+
+
+# -- guests: a thread that waits carries the talks meanwhile
+
+
+@pytest.fixture
+def turns():
+    turns = InTurns()
+    turns.start()
+    yield turns
+    turns.stop()
+
+
+def echoing(pipe, by):
+    """Answers each word, and notes which thread did it."""
+    while (word := (yield from pipe.receiving())) != b"bye":
+        by.append(threading.get_ident())
+        pipe.sock.send(word)
+
+
+def asked(other, word):
+    other.settimeout(5)
+    other.send(word)
+    return other.recv(100)
+
+
+def test_a_guest_carries_while_it_waits_and_the_thread_when_it_stays_away(turns, pairs):
+    (pipe, other), by = pairs[0], []
+    thread, raised = begun(turns, Turn(echoing(pipe, by), pipe))
+    assert asked(other, b"1") == b"1"
+    assert by.pop() == turns.ident
+    heard = []
+
+    def speak():
+        heard.append(asked(other, b"2"))
+        turns.notify()
+
+    speaker = threading.Thread(target=speak)
+    assert turns.claim() is turns
+    turns.wait(0.01)  # the thread knows now that there is a guest
+    assert turns.claim() is turns
+    speaker.start()
+    turns.wait(20.0)
+    speaker.join()
+    assert (heard, by.pop()) == ([b"2"], threading.get_ident())
+    assert asked(other, b"3") == b"3", "the thread has come back"
+    assert by.pop() == turns.ident
+    other.send(b"bye")
+    thread.join(5)
+    assert not raised
+
+
+def test_a_guest_waits_for_so_long_and_there_is_only_one(turns):
+    assert turns.claim() is turns
+    assert turns.claim() is None, "it is claimed already"
+    begin = time.monotonic()
+    turns.wait(0.05)
+    assert 0.05 <= time.monotonic() - begin < 5.0
+    assert turns.claim() is turns
+    turns.notify()  # before it waits
+    turns.wait(20.0)
+    assert time.monotonic() - begin < 10.0
+
+
+def test_what_a_guest_wakes_goes_on_at_once_in_its_own_thread(turns, pairs):
+    by, pipe = [], pairs[0][0]
+
+    def pausing():
+        while len(by) < 3:
+            yield Wait(0, 60.0)
+            by.append(threading.get_ident())
+
+    turn = Turn(pausing(), pipe)
+    thread, _ = begun(turns, turn)
+    while turn not in turns._turns:
+        time.sleep(0.01)
+    turns.claim()
+    turns.wait(0.01)
+    turn.wake()
+    assert not by
+    turns.push()
+    assert by == [threading.get_ident()]
+    turn.wake()
+    while len(by) < 2:  # nobody pushed: the thread sees to it
+        time.sleep(0.01)
+    turns.resign()
+    turn.wake()
+    thread.join(5)
+    assert by == [threading.get_ident(), turns.ident, turns.ident]
+
+
+def test_no_wake_is_lost_between_guests_threads_and_pauses(pairs):
+    """A guest that waits and leaves again and again, and two others who wake: all is done, and nothing is slept through."""
+    turns, done, target = InTurns(), [0], [0]
+    turns.start()
+
+    def working():
+        while done[0] < 3000:
+            if done[0] < target[0]:
+                done[0] += 1
+                if done[0] % 10 == 0:
+                    turns.notify()
+            else:
+                assert not (yield Wait(0, 5.0)), "slept through a wake"
+
+    turn = Turn(working(), pairs[0][0])
+    thread, raised = begun(turns, turn)
+
+    def wakes():
+        for _ in range(1000):
+            target[0] += 1
+            turn.wake()
+
+    others = [threading.Thread(target=wakes) for _ in range(2)]
+    for other in others:
+        other.start()
+    for round in range(1000):
+        target[0] += 1
+        turn.wake()
+        if round % 3:
+            turns.push()
+        if turns.claim() is not None:
+            turns.wait(0.0005)
+    for other in others:
+        other.join()
+    target[0] = 3000
+    turns.resign()
+    turn.wake()
+    thread.join(20)
+    assert (done[0], raised) == (3000, [])
+    turns.stop()
+
+
+def test_who_waits_as_a_guest_is_let_go_when_all_ends(turns):
+    ended = threading.Event()
+
+    def guest():
+        turns.claim()
+        turns.wait(60.0)
+        ended.set()
+
+    threading.Thread(target=guest, daemon=True).start()
+    while not turns._claimed:
+        time.sleep(0.01)
+    turns.stop()
+    assert ended.wait(5)
+    assert turns.claim() is None
+
+
+def test_what_a_handler_throws_cuts_no_step_in_two():
+    class AskedError(Exception):
+        pass
+
+    shield, steps = Shield(), []
+
+    def both():
+        with shield:
+            steps.append(1)
+            shield.throw(AskedError())
+            steps.append(2)
+
+    with pytest.raises(AskedError):
+        both()
+    assert steps == [1, 2]
+    with pytest.raises(AskedError):
+        shield.throw(AskedError())
+    with shield:
+        steps.append(3)  # what was raised once is not raised again
+
+
+def test_a_signal_ends_a_guests_wait_between_two_steps(turns, pairs):
+    """Its talks are whole, and go on."""
+    (pipe, other), steps = pairs[0], []
+
+    class AskedError(Exception):
+        pass
+
+    def ask(number, frame):
+        SHIELD.throw(AskedError())
+
+    def talking():
+        yield from pipe.receiving()
+        steps.append("begin")
+        signal.raise_signal(signal.SIGUSR1)
+        steps.append("end")
+        yield from pipe.receiving()
+        steps.append("over")
+
+    before = signal.signal(signal.SIGUSR1, ask)
+    try:
+        thread, raised = begun(turns, Turn(talking(), pipe))
+        turns.claim()
+        other.send(b"1")
+        with pytest.raises(AskedError):
+            turns.wait(20.0)
+        assert steps == ["begin", "end"]
+        other.send(b"2")
+        thread.join(5)
+        assert (steps, raised) == (["begin", "end", "over"], [])
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_nobody_waits_for_a_carrier_that_has_ended(monkeypatch, pairs):

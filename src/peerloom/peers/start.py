@@ -19,6 +19,7 @@ from ..experiment import Experiment
 from ..transport import Endpoint, Event, History, Home, Roster, RunIdentity, Settings
 from ..transport.files import write_whole
 from ..transport.roster import parse_address
+from ..transport.shield import SHIELD
 from .agreement import AGREEMENT, Agreement, agreement_channel
 from .keep import Keep
 from .measuring import check_measured, in_words, measure, probes
@@ -183,7 +184,7 @@ def serve(folder: Path, file: Path, site: Site = _USUAL, *, log_json: bool = Fal
     def ask(number: int, frame: object) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):  # once is enough: a second request must not disturb the checkpoint
             signal.signal(each, signal.SIG_IGN)
-        raise AskedToStop
+        SHIELD.throw(AskedToStop())
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask)

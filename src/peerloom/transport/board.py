@@ -6,7 +6,8 @@ import logging
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,7 +18,7 @@ from .inbox import Inbox
 from .outbox import Entry, Outbox
 from .reasons import ALARMS, explained
 from .roster import Roster, RosterForkError
-from .turns import Turn
+from .turns import InTurns, Turn
 from .types import Event, LinkState, RunIdentity, Settings, Tally
 
 __all__ = ["Board", "Edge"]
@@ -75,7 +76,7 @@ class Board:
         self.farewell = "stopped"  # the word with which it takes its leave
         self.rewire: Callable[[], None] = lambda: None  # the carrier opens and closes links after a change of roster
         self.keep: Callable[[Roster], object] = lambda roster: None  # where an adopted roster is written first
-        self._sleepers: list[tuple[threading.Condition, Callable[[], bool]]] = []
+        self._sleepers: list[tuple[Callable[[], None], Callable[[], bool]]] = []
         self._on_event = on_event
         self._told: set[tuple[str, str]] = set()
         self._names: dict[str, str] = {}  # also of those who are members no more
@@ -84,27 +85,46 @@ class Board:
         self.edges: dict[tuple[str, str], Edge] = {}
         self._wire()
 
-    def sleep(self, seconds: float, ripe: Callable[[], bool]) -> None:
-        """Wait, with the lock held, until it is `ripe`, links or rosters change, or the time is over."""
-        sleeper = (threading.Condition(self.lock), ripe)
+    def sleep(self, seconds: float, ripe: Callable[[], bool], guest: InTurns | None = None) -> None:
+        """Wait, with the lock held, until it is `ripe`, links or rosters change, or the time is over.
+
+        A guest of the thread that carries the links carries them meanwhile.
+        """
+        if guest is None:
+            condition = threading.Condition(self.lock)
+            with self._asleep(condition.notify, ripe):
+                condition.wait(seconds)
+            return
+        with self._asleep(guest.notify, ripe):
+            self.lock.release()
+            try:
+                guest.wait(seconds)
+            finally:
+                self.lock.acquire()
+        if self._sleepers:  # others must not wait until the guest comes again
+            guest.resign()
+
+    @contextmanager
+    def _asleep(self, wake: Callable[[], None], ripe: Callable[[], bool]) -> Iterator[None]:
+        sleeper = (wake, ripe)
         self._sleepers.append(sleeper)
         try:
-            sleeper[0].wait(seconds)
+            yield
         finally:
             self._sleepers.remove(sleeper)
 
     def touch(self) -> None:
         """Something changed that anybody who waits must see; call it with the lock."""
         self.version += 1
-        for awake, _ in self._sleepers:
-            awake.notify()
+        for wake, _ in self._sleepers:
+            wake()
 
     def arrived(self) -> None:
         """Something came, or something that was sent is settled: who waits for more than this is left asleep."""
         self.version += 1
-        for awake, ripe in self._sleepers:
+        for wake, ripe in self._sleepers:
             if ripe():
-                awake.notify()
+                wake()
 
     def make_room(self) -> None:
         """Something was taken, or is wanted no more: links that wait for room look again. Call it with the lock."""

@@ -33,6 +33,9 @@ class Carrier(Protocol):
     def wake(self, peer: str) -> None:
         """There is something to send to this peer."""
 
+    def push(self) -> None:
+        """Let what was woken go, now, if the calling thread is to see to it; call it without the board's lock."""
+
     def rest(self, seconds: float, ripe: Callable[[], bool]) -> None:
         """Wait, with the board's lock held, until the board changes or the time is over; arrivals that leave `ripe` false
         may be slept through.
@@ -67,6 +70,7 @@ class TlsCarrier:
             links = list(self._links.values())
         if stopped:
             return
+        self._carry.resign()  # who calls this will not carry the goodbyes
         for link in links:
             link.stop()
         end = time.monotonic() + _GOODBYE
@@ -81,9 +85,13 @@ class TlsCarrier:
         if link is not None:
             link.wake()
 
+    def push(self) -> None:
+        """Let what was woken go, if this thread carries the links while it waits."""
+        self._carry.push()
+
     def rest(self, seconds: float, ripe: Callable[[], bool]) -> None:
         """Wait, with the lock held, until it is ripe, links or rosters change, or the time is over."""
-        self._board.sleep(max(seconds, 0.0), ripe)
+        self._board.sleep(max(seconds, 0.0), ripe, self._carry.claim())
 
     def _rewire(self) -> None:
         board = self._board

@@ -136,6 +136,7 @@ class Endpoint:
                 self._unwoken.append(peer)
                 return receipt
         self._carrier.wake(peer)
+        self._carrier.push()
         return receipt
 
     @contextmanager
@@ -158,6 +159,7 @@ class Endpoint:
             peers, self._unwoken = self._unwoken or [], None if last or self._unwoken is None else []
             for peer in peers:
                 self._carrier.wake(peer)
+        self._carrier.push()
 
     def skip(self, round: int, peer: str | None = None) -> None:
         """Tell a neighbour, or all, that nothing more is sent for rounds up to this one."""
@@ -168,6 +170,7 @@ class Endpoint:
                 self._outbox(other).skip(round, board.roster.epoch, board.clock())
         for other in peers:
             self._carrier.wake(other)
+        self._carrier.push()
 
     def withdraw(self, peer: str, before_round: int) -> int:
         """Drop unsent parcels of older rounds (counted superseded); how many they were."""
@@ -180,7 +183,8 @@ class Endpoint:
         end = board.clock() + deadline_seconds
         with board.lock:
             self._press(receipts)
-            self._go()
+        self._go()
+        with board.lock:
             while self._pending(receipts):
                 self._go_on()
                 if board.clock() >= end:

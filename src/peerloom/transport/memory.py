@@ -357,5 +357,8 @@ class _MemoryCarrier:
     def wake(self, peer: str) -> None:
         self._network.wake(self._board.me, peer)
 
+    def push(self) -> None:
+        pass  # who is woken goes on at once
+
     def rest(self, seconds: float, ripe: Callable[[], bool]) -> None:
         self._network.rest(self._board, seconds)

@@ -56,6 +56,7 @@ class Stream:
     def __init__(self, sock: ssl.SSLSocket, patience: float) -> None:
         self._sock = sock
         self._sock.setblocking(False)
+        self._corks = hasattr(socket, "TCP_CORK") and sock.family in (socket.AF_INET, socket.AF_INET6)
         self._ahead = memoryview(bytearray(_RECORD))  # what was read together with an earlier part, [from, upto)
         self._from = self._upto = 0
         self.set_patience(patience)
@@ -87,7 +88,12 @@ class Stream:
     def sending(self, kind: Kind, header: Mapping[str, Any], body: bytes | memoryview = b"") -> Talk[None]:
         """As `send`."""
         if len(body) <= _CHUNK:
+            corked = self._corks and len(body) > _RECORD
+            if corked:  # TLS writes record by record, and each would wake the other side
+                self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
             yield from self._put(encode(kind, header, body))  # one call
+            if corked:
+                self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
             return
         start, digest = begin(kind, header, len(body))
         yield from self._put(start)

@@ -1,12 +1,12 @@
 """Conversations as generators that say what they wait for, so that one thread can carry those of all links in turns.
 
 A thread for each link is easier to read, but where many peers share a machine they wake each other all the time: every
-frame finds the caches cold. Carried in turns, what has come meanwhile on all links is dealt with in one go.
+frame finds the caches cold. Carried in turns, what has come meanwhile on all links is dealt with in one go; and best by
+the very thread that waits for it.
 """
 
 from __future__ import annotations
 
-import os
 import select
 import selectors
 import socket
@@ -17,11 +17,14 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
+from .shield import SHIELD
+
 __all__ = ["READ", "WRITE", "Alone", "Carry", "InTurns", "Talk", "Turn", "Wait", "carried_alone"]
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _Result = TypeVar("_Result")
 _LOOK = 10.0  # seconds after which who waits for a turn looks whether it is still carried
+_AWAY = 0.25  # seconds after which a guest who did not come again is no longer counted on
 
 
 class Wait(NamedTuple):
@@ -76,8 +79,17 @@ class Alone:
     def start(self) -> None:
         """Nothing to begin."""
 
+    def claim(self) -> None:
+        """Nobody else is needed."""
+
+    def resign(self) -> None:
+        """Nobody is counted on."""
+
     def stop(self) -> None:
         """Nothing to end."""
+
+    def push(self) -> None:
+        """Whoever is woken goes on by itself."""
 
     def __call__(self, turn: Turn) -> None:
         """Carry it here."""
@@ -105,13 +117,25 @@ def carried_alone(talk: Talk[_Result], connection: Connection, awake: threading.
 
 
 class InTurns(threading.Thread):
-    """One thread for all talks."""
+    """One thread for all talks: this one, or in its place a guest that has to wait for what they bring.
+
+    A peer's engine sends, waits for its neighbours and computes, round after round. While it waits it may as well carry the
+    talks itself (`wait`), and what it sends it may send at once (`push`): then nobody has to be woken, and what has come is
+    still in the cache when it is used. This thread stands aside meanwhile, and comes back when the guest stays away.
+    """
 
     def __init__(self) -> None:
         super().__init__(name="links", daemon=True)
         self._turns: set[Turn] = set()
         self._woken: deque[Turn] = deque()
         self._rung = self._stopping = False
+        self._baton = threading.Lock()  # held by who carries
+        self._own = False  # whether this thread does
+        self._guest = 0  # the thread that carries whenever it waits
+        self._claimed = self._over = False  # whether the guest carries now, or is about to; whether it need not wait longer
+        self._lent = False  # whether the guest holds the baton
+        self._stints = 0  # how often a guest has carried
+        self._needed = threading.Event()
 
     def start(self) -> None:
         """Begin."""
@@ -134,51 +158,140 @@ class InTurns(threading.Thread):
     def wake(self, turn: Turn) -> None:
         """End a turn's pause."""
         self._woken.append(turn)
-        self._ring()
+        if self._own or threading.get_ident() != self._guest:  # a guest will see it by itself
+            self._ring()
+            if not self._claimed:
+                self._needed.set()
 
     def stop(self) -> None:
         """End once the last talk has."""
         if self.ident is not None:
-            self._stopping = True
+            self._stopping = self._over = True
             self._ring()
+            self._needed.set()
             self.join()
+
+    # -- guests
+
+    def claim(self) -> InTurns | None:
+        """Be the guest, who must then `wait`; None if another one is, or nobody is left to come back."""
+        if self._claimed or self._stopping or not self.is_alive():
+            return None
+        self._guest, self._claimed, self._over = threading.get_ident(), True, False
+        return self
+
+    def wait(self, seconds: float) -> None:
+        """As the guest, carry for so long, or until `notify`."""
+        end = time.monotonic() + seconds
+        try:
+            self._take_over()
+            while not self._over and (left := end - time.monotonic()) > 0:
+                self._go(left)
+        finally:
+            self._give_back()
+
+    def notify(self) -> None:
+        """The guest need not wait any longer."""
+        self._over = True
+        if threading.get_ident() != self._guest:
+            self._ring()
+
+    def push(self) -> None:
+        """Let turns that the guest woke go on now: it may be long before it waits again."""
+        if self._woken and not self._own and not self._claimed and threading.get_ident() == self._guest:
+            try:
+                self._claimed = True
+                self._take_over()
+                with SHIELD:
+                    self._stir_all()
+            finally:
+                self._give_back()
+
+    def resign(self) -> None:
+        """There is no guest any more."""
+        self._guest, self._claimed = 0, False
+        self._needed.set()
+
+    def _take_over(self) -> None:
+        with SHIELD:
+            if not self._baton.acquire(blocking=False):
+                self._ring()
+                self._baton.acquire()
+            self._lent = True
+
+    def _give_back(self) -> None:
+        self._stints += 1
+        self._claimed = False
+        if self._lent:
+            self._lent = False
+            self._baton.release()
+        if self._woken:  # by somebody who thought that the guest would see it
+            self._needed.set()
+
+    def _stand_aside(self) -> None:
+        """While a guest carries: until it stays away, or is away when something is to be done."""
+        seen = -1
+        while not self._stopping and (self._claimed or self._stints != seen):
+            seen = self._stints
+            if self._needed.wait(_AWAY):
+                self._needed.clear()
+                if not self._claimed:
+                    return
+
+    # -- carrying
 
     def run(self) -> None:
         """Turn after turn."""
         try:
             while not self._stopping or self._turns or self._woken:
-                self._selector.select(self._patience())
-                _let_others_go_first()
-                for key, _ in self._selector.select(0):
-                    turn: Turn | None = key.data
-                    if turn is None:
-                        self._bell.recv(64)
-                    elif turn.wait.events:
-                        self._go_on(turn, partial(turn.talk.send, False))
-                    else:
-                        self._sip(turn)
-                self._rung = False  # before looking: who rings from here on rings again
-                while self._woken:
-                    self._stir(self._woken.popleft())
-                now = time.monotonic()
-                for turn in [turn for turn in self._turns if turn.until <= now]:
-                    self._time_is_up(turn)
+                stints = self._stints
+                with self._baton:
+                    self._own = True
+                    self._go(None)
+                    self._own = False
+                if self._claimed or self._stints != stints:
+                    self._stand_aside()
         finally:
-            self._rung = True  # nobody rings any more
-            for turn in [*self._turns, *self._woken]:
-                self._leave(turn, ConnectionError("stopped"))
-            for end in (self._selector, self._bell, self._rope):
-                end.close()
+            with self._baton:
+                self._rung = True  # nobody rings any more
+                for turn in [*self._turns, *self._woken]:
+                    self._leave(turn, ConnectionError("stopped"))
+                for end in (self._selector, self._bell, self._rope):
+                    end.close()
+
+    def _go(self, longest: float | None) -> None:
+        """Wait until a talk can go on, and let all go on that can."""
+        ready = self._selector.select(0.0 if self._woken else self._patience(longest))
+        with SHIELD:
+            for key, _ in ready:
+                turn: Turn | None = key.data
+                if turn is None:
+                    self._bell.recv(64)
+                elif turn.wait.events:
+                    self._go_on(turn, partial(turn.talk.send, False))
+                else:
+                    self._sip(turn)
+            self._rung = False  # before looking: who rings from here on rings again
+            self._stir_all()
+            now = time.monotonic()
+            for turn in [turn for turn in self._turns if turn.until <= now]:
+                self._time_is_up(turn)
 
     def _ring(self) -> None:
         if not self._rung:
             self._rung = True
             self._rope.send(b"!")
 
-    def _patience(self) -> float | None:
+    def _patience(self, longest: float | None) -> float | None:
+        """Seconds until something is too late, or `longest` are over."""
         if not self._turns:
-            return None
-        return max(0.0, min(turn.until for turn in self._turns) - time.monotonic())
+            return longest
+        left = max(0.0, min(turn.until for turn in self._turns) - time.monotonic())
+        return left if longest is None else min(left, longest)
+
+    def _stir_all(self) -> None:
+        while self._woken:
+            self._stir(self._woken.popleft())
 
     def _stir(self, turn: Turn) -> None:
         if turn.over.is_set():
@@ -209,8 +322,10 @@ class InTurns(threading.Thread):
             turn.wait = step()
         except StopIteration:
             self._leave(turn, None)
-        except BaseException as raised:  # noqa: BLE001  # raised again where the turn came from
+        except BaseException as raised:
             self._leave(turn, raised)
+            if not isinstance(raised, Exception):  # meant for whoever carries, and not for the talk
+                raise
         else:
             turn.until = time.monotonic() + turn.wait.seconds
             events = turn.wait.events or READ
@@ -224,12 +339,6 @@ class InTurns(threading.Thread):
             self._selector.unregister(turn.connection.fileno())
         turn.error = error
         turn.over.set()
-
-
-def _let_others_go_first() -> None:
-    """Where the processor is short: what they send meanwhile is dealt with in the same go, which halves the goes."""
-    if hasattr(os, "sched_yield"):
-        os.sched_yield()
 
 
 def _silence(wait: Wait) -> TimeoutError:
