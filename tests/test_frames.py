@@ -163,6 +163,9 @@ class _Paper:
     def setblocking(self, flag):
         pass
 
+    def setsockopt(self, *option):
+        pass
+
     def send(self, data):
         self.written += data[:7000]
         return len(data[:7000])

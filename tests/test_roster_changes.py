@@ -191,7 +191,7 @@ def test_halting_ends_every_wait(tmp_path, ports):
 # -- what becomes of a run
 
 
-def removed_in_memory(name, identities, folder, seed, when, deadline=None, free=False, crash=None):
+def removed_in_memory(name, identities, folder, seed, when, deadline=None, free=False, crash=None, after=0.3):
     """Row 3 is removed at a moment that differs from peer to peer; what every row ended with, an error or a result."""
     exp = experiment(name, rounds=40, evaluate=pl.Evaluate(every=100))
     roster = roster_for(exp.graph, identities)
@@ -219,7 +219,7 @@ def removed_in_memory(name, identities, folder, seed, when, deadline=None, free=
 
     for k, peer in enumerate(ids):
         network.at(when + 0.03 * k, lambda peer=peer: hear(peer))
-    crashes = [] if crash is None else [(when + 0.3, ids[crash], 0.2), (when + 0.6, ids[crash], 0.2)]
+    crashes = [] if crash is None else [(when + after, ids[crash], 0.2), (when + after + 0.3, ids[crash], 0.2)]
     found = network.run({id: program(row) for row, id in enumerate(ids)}, crashes)
     return exp, [found[id] for id in ids]
 
@@ -253,6 +253,17 @@ def test_the_others_finish_without_a_removed_peer_and_can_be_replayed(name, dead
             held = sum((d.kind, d.row) == ("held", 3) and d.round < silent for d in made[row])
             fired = sum(bool(live.links(t, "peers")[link]) for t in range(1, silent))
             assert charged.messages[link] == fired - held, "what a removed peer is not sent costs nothing"
+
+
+def test_a_crash_right_after_a_removal_takes_nothing_back(identities, tmp_path):
+    """What the removed one sent cannot be had again: so who hears of the removal, even while it waits, makes sure first."""
+    for seed in range(16):
+        crash, folder = (2, 5)[seed % 2], tmp_path / str(seed)
+        exp, ends = removed_in_memory("DSpodFL", identities, folder, seed, 0.2, crash=crash, after=0.02 + 0.03 * crash)
+        paths = {row: folder / str(row) / "decisions.jsonl" for row in range(7)}
+        state, _ = replay(exp, {row: read_decisions(path) if path.exists() else [] for row, path in paths.items()})
+        for row in (0, 1, 2, 4, 5, 6):
+            assert torch.equal(ends[row].state.x[0], state.x[row]), (seed, row)
 
 
 def test_free_peers_go_on_without_a_removed_one(identities, tmp_path):

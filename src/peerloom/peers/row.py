@@ -103,6 +103,8 @@ class RowRun:
             self._gather()
         self.gauges.first = self.gauges.round = net.t
         done, version = self._point(state), self._roster_version
+        if isinstance(self._wire, PostWire):
+            self._wire.safeguard = lambda: self._save(done)
         try:
             while net.t < exp.rounds:
                 net.t += 1

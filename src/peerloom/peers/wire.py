@@ -55,11 +55,14 @@ class PostWire:
         self._overdue: list[tuple[int, Parcel]] = []
         self._rosters: dict[Links, tuple[int, int]] = {}  # in use and known of when a layer's links were last looked at
         self._log = SentLog(shape.remember)
+        self.safeguard: Callable[[], None] = lambda: None  # writes a checkpoint of the last round that was done
+        self._heeded = 0  # the newest roster before which one was written
         self._own: dict[tuple[int, Tag], Vector] = {}  # what was sent to a row in a mixing, where its own was missed
 
     def resume(self, t: int, memory: Memory) -> None:
         """Go on after round t: what neighbours may lack is sent again, what is still owed to this peer is taken late."""
         self._again = t + 1
+        self._heeded = (self._post.offered() or self._post.roster).version
         owed = {self._peers[row]: places for row, places in self._journal.outstanding(t + 1).items()}
         self._post.expect(t + 1, owed)
         for place, body in _unstacked("sent", memory):
@@ -126,7 +129,10 @@ class PostWire:
         gone = {row for kind, row in _about(known) if kind in ("missed", "skipped", *(["held"] if self._keeps_mean else []))}
         wanted = {row: Wanted(self._peers[row], *tag) for row in rows if row not in gone}
         patience = _LONG if self._deadline is None or tag[0] == self._again else self._deadline
-        answers = self._post.take_all(list(wanted.values()), patience)
+        answers = dict[Wanted, Parcel | Skipped | None]()
+        while missing := [want for want in wanted.values() if want not in answers]:
+            answers |= self._post.take_all(missing, patience, heedful=True)
+            self._heed()
         found = [answers[wanted[row]] if row in wanted else _known(known, row, tag) for row in rows]
         for row, answer in zip(rows, found, strict=True):
             if row in wanted and not isinstance(answer, Parcel):
@@ -158,6 +164,7 @@ class PostWire:
         rosters = self._post.roster.version, (self._post.offered() or self._post.roster).version
         if self._rosters.get(links) == rosters:
             return
+        self._heed()
         self._rosters[links] = rosters
         sources, targets = links.src[links.dst == self._row], links.dst[links.src == self._row]
         gone = self._journal.gone(tag)
@@ -167,6 +174,13 @@ class PostWire:
             if (decision.kind, decision.row) not in gone:
                 self._shape.check_outlasts(self._began.members[decision.row].name)
                 self._journal.add([decision])
+
+    def _heed(self) -> None:
+        """Make sure of all that was done before a newer roster: whom it removes sends nothing of that again."""
+        version = (self._post.offered() or self._post.roster).version
+        if version != self._heeded:
+            self._heeded = version
+            self.safeguard()
 
     def _late(self, tag: Tag, links: Links, known: list[Decision]) -> tuple[tuple[Late, ...], list[Decision]]:
         """Parcels of the same mixing of earlier rounds, which were given up and have come since."""

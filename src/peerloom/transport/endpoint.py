@@ -220,10 +220,14 @@ class Endpoint:
         wanted = Wanted(peer, round, turn)
         return self.take_all([wanted], deadline_seconds)[wanted]
 
-    def take_all(self, wanted: list[Wanted], deadline_seconds: float) -> dict[Wanted, Answer]:
-        """The same for many at once: returns as soon as each is there, skipped or given up."""
+    def take_all(self, wanted: list[Wanted], deadline_seconds: float, heedful: bool = False) -> dict[Wanted, Answer]:
+        """The same for many at once: returns as soon as each is there, skipped or given up.
+
+        Who is heedful is also told at once of a newer roster, by what there is till then.
+        """
         self._go()
         board, answers = self._board, dict[Wanted, Answer]()
+        known = board.newest.version
         open_, begin = sorted(set(wanted)), board.clock()
         end, late = begin + deadline_seconds, begin + board.settings.late
         told: dict[str, Wanted] = {}
@@ -239,14 +243,15 @@ class Endpoint:
                     open_ = []
                 board.make_room()
                 lines = self._lateness(open_ if now >= late else [], answers, told, now - begin)
-                if open_ and not lines:
+                heeds = heedful and board.newest.version != known
+                if open_ and not lines and not heeds:
                     # Whom people heard of is told of at once; otherwise one look is enough, when all are there.
                     ripe = partial(self._some if told else self._every, open_.copy())
                     self._carrier.rest(min(end, self._next_look(open_, now, late)) - now, ripe)
             for peer, text in lines:
                 board.tell("late", peer, text)
-            if not open_:
-                return {want: answers[want] for want in wanted}
+            if not open_ or heeds:
+                return {want: answers[want] for want in wanted if want in answers}
 
     def expect(self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None) -> None:
         """This peer goes on at this round; what came for earlier ones, if it is started already, is dropped."""

@@ -66,8 +66,13 @@ class Post(Protocol):
         returned waits in `late`.
         """
 
-    def take_all(self, wanted: list[Wanted], deadline_seconds: float) -> dict[Wanted, Parcel | Skipped | None]:
-        """The same for many at once: returns as soon as each is there, skipped or given up."""
+    def take_all(
+        self, wanted: list[Wanted], deadline_seconds: float, heedful: bool = False
+    ) -> dict[Wanted, Parcel | Skipped | None]:
+        """The same for many at once: returns as soon as each is there, skipped or given up.
+
+        Who is heedful is also told at once of a newer roster: what is not there by then is left out, to be asked for again.
+        """
 
     def late(self, peer: str) -> list[Parcel]:
         """What came after it was given up, in order, each once."""

@@ -56,7 +56,7 @@ class Stream:
     def __init__(self, sock: ssl.SSLSocket, patience: float) -> None:
         self._sock = sock
         self._sock.setblocking(False)
-        self._corks = hasattr(socket, "TCP_CORK") and sock.family in (socket.AF_INET, socket.AF_INET6)
+        self._corks = hasattr(socket, "TCP_CORK")
         self._ahead = memoryview(bytearray(_RECORD))  # what was read together with an earlier part, [from, upto)
         self._from = self._upto = 0
         self.set_patience(patience)
