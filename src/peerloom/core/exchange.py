@@ -87,7 +87,7 @@ class LinkMixer:
 
     def _by_sender(self, rows: Tensor, links: Links, ids: Ids) -> Tensor:
         """The row that each link carries; a single one goes to every receiver, and is not copied for each."""
-        return rows.expand(len(ids), -1) if len(rows) == 1 else rows[self._rows(links.src[ids])]
+        return rows.expand(len(ids), -1) if rows.shape[0] == 1 else rows[self._rows(links.src[ids])]
 
     def _combine(
         self,
@@ -109,10 +109,11 @@ class LinkMixer:
         ids = [b"".join(part.ids.tobytes() for part in parts) for parts in (got, givers)]
         of_late = np.array([row.link for row in overdue], np.int64).tobytes() if overdue else b""
         ends = self._ends(links, law.weight, size, *ids, of_late)
-        if not len(ends.touched):
+        touched = ends.touched.shape[0]  # len() of a tensor takes ten calls
+        if not touched:
             return others
         whole = law.packed is not None or self._message.fit == "whole"
-        total, mass, sent = (_Sum(len(ends.touched), x) for _ in range(3))
+        total, mass, sent = (_Sum(touched, x) for _ in range(3))
         for part, (to, weight) in zip(got, ends.into, strict=True):
             values, mask = self._unpack(law, theirs[part.at], n, part)
             total.add(to, values if law.weight == "one" else weight * values)
@@ -130,7 +131,7 @@ class LinkMixer:
             for part, (by, weight) in zip(givers, ends.out, strict=True):
                 sent.add(by, weight * self._message.unpack(mine[part.at], n, part.trip)[1])
             scale, own = law.weigh(mass.value, sent.value)
-        here = x if len(ends.touched) == len(x) else x[ends.touched]
+        here = x if touched == x.shape[0] else x[ends.touched]
         # Most laws take what came as it is: no need for a product with one, over the whole row.
         came = total.value if isinstance(scale, int) and scale == 1 else scale * total.value
         mixed: Tensor = came + own * here

@@ -76,7 +76,7 @@ class Net:
         clients = self._clients
         on = np.arange(clients) if v is None else v[:clients, 0].cpu().numpy().nonzero()[0]
         self.ledger.computed(self.place.rows[on], 1 / self.resources.node_probability(self.t))
-        if len(on) == len(x):
+        if len(on) == x.shape[0]:
             return self.problem.grad(x, on, self.t, batch)
         g = torch.zeros_like(x)
         if len(on):

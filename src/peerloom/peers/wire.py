@@ -96,7 +96,7 @@ class PostWire:
                     self._send(Sent(to, *tag, body), tag[0])
         self._log.forget(tag[0])
         deaf = {decision.row for decision in made} if self._keeps_mean else set()
-        came = np.zeros((len(into), payload.shape[1]), rows.dtype)
+        came = np.empty((len(into), payload.shape[1]), rows.dtype)
         arrived = np.zeros(len(into), bool)
         unheard = {row for kind, row in gone if kind == "unheard"}
         heard = [(k, row) for k, row in enumerate(links.src[into].tolist()) if row not in unheard]

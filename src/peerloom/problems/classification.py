@@ -184,7 +184,7 @@ class LocalClassification:
     def grad(self, x: Tensor, on: Ids, t: int, batch: int = 0) -> Tensor:
         """The mean gradient over each row's batch of round t."""
         of = f"/{batch}" if batch else ""
-        mine = x if len(on) == len(x) else x[torch.from_numpy(on).to(x.device)]
+        mine = x if len(on) == x.shape[0] else x[torch.from_numpy(on).to(x.device)]
 
         def seeds(only: slice = slice(None)) -> list[int]:
             return [int(u * 2**53) for u in self._draws(f"module{of}", t, self._place.rows)[on[only], 0]]

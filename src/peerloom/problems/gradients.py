@@ -126,7 +126,7 @@ class ClosedForm:
     def _split(self, x: Tensor) -> list[tuple[Tensor, Tensor | None]]:
         parts, at = [], 0
         for outputs, features, biased in self._shapes:
-            weight = x[:, at : at + outputs * features].view(len(x), outputs, features)
+            weight = x[:, at : at + outputs * features].view(x.shape[0], outputs, features)
             at += outputs * features
             parts.append((weight, x[:, at : at + outputs] if biased else None))
             at += outputs * biased
