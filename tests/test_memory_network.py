@@ -57,6 +57,16 @@ def test_exactly_the_bad_ones_among_parcels_under_way_are_refused(bad, seed, goo
             assert isinstance(b.take(A, round, 0, 0.0), Parcel) == fine
 
 
+def test_who_says_which_roster_it_knows_hears_of_a_newer_one_at_once():
+    network = MemoryNetwork(PAIR, RUN, 1)
+    with network.endpoint(A) as a, network.endpoint(B) as b:
+        a.send(B, parcel(1))
+        first, second = Wanted(A, 1, 0), Wanted(A, 2, 0)
+        assert list(b.take_all([first], 10.0, b.roster.version)) == [first]
+        assert b.take_all([second], 10.0, b.roster.version - 1) == {}, "it came before the waiting began"
+        assert b.take_all([second], 0.1) == {second: None}, "who does not say waits"
+
+
 def test_what_nobody_waits_for_is_settled_after_a_heartbeat():
     network = MemoryNetwork(PAIR, RUN, 1, settings=Settings(heartbeat=1.0, window=4))
     with network.endpoint(A) as a, network.endpoint(B):

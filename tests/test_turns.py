@@ -341,6 +341,21 @@ def test_who_waits_as_a_guest_is_let_go_when_all_ends(turns):
     assert turns.claim() is None
 
 
+def test_a_guest_that_was_interrupted_leaves_nothing_behind(turns, pairs):
+    """A signal may strike before the baton is given back: who says that it will not come again gives it back then."""
+    (pipe, other), by = pairs[0], []
+    thread, _ = begun(turns, Turn(echoing(pipe, by), pipe))
+    assert asked(other, b"1") == b"1"
+    turns.claim()
+    turns._take_over()
+    turns.resign()
+    assert asked(other, b"2") == b"2"
+    assert by == [turns.ident, turns.ident]
+    turns.resign()  # once more does no harm
+    other.send(b"bye")
+    thread.join(5)
+
+
 def test_what_a_handler_throws_cuts_no_step_in_two():
     class AskedError(Exception):
         pass
@@ -349,8 +364,9 @@ def test_what_a_handler_throws_cuts_no_step_in_two():
 
     def both():
         with shield:
-            steps.append(1)
-            shield.throw(AskedError())
+            with shield:
+                steps.append(1)
+                shield.throw(AskedError())
             steps.append(2)
 
     with pytest.raises(AskedError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 # A row must get the same bits alone in a peer and among others in a simulation. On some processors Intel's library sums in
-# an order that depends on where in memory a matrix lies; so it is told not to, before its first call. It costs nothing.
+# an order that depends on where in memory a matrix lies; so it is told not to, which works until its first call.
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 if TYPE_CHECKING:

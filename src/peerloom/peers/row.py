@@ -41,8 +41,11 @@ def spec_hash(exp: Experiment) -> str:
     return hashlib.sha256(experiment_to_toml(exp).encode()).hexdigest()
 
 
-class AskedToStop(Exception):  # noqa: N818  (a request, no error)
-    """Raised by whoever wants the run to end; the round under way is given up, and nothing else."""
+class AskedToStop(BaseException):
+    """Raised by whoever wants the run to end; the round under way is given up, and nothing else.
+
+    A signal's handler says `SHIELD.throw(AskedToStop())`: then no frame of a link is cut in two.
+    """
 
 
 class Point(NamedTuple):

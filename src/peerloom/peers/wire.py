@@ -131,7 +131,7 @@ class PostWire:
         patience = _LONG if self._deadline is None or tag[0] == self._again else self._deadline
         answers = dict[Wanted, Parcel | Skipped | None]()
         while missing := [want for want in wanted.values() if want not in answers]:
-            answers |= self._post.take_all(missing, patience, heedful=True)
+            answers |= self._post.take_all(missing, patience, self._heeded)
             self._heed()
         found = [answers[wanted[row]] if row in wanted else _known(known, row, tag) for row in rows]
         for row, answer in zip(rows, found, strict=True):

@@ -18,6 +18,7 @@ from .inbox import Inbox
 from .outbox import Entry, Outbox
 from .reasons import ALARMS, explained
 from .roster import Roster, RosterForkError
+from .shield import SHIELD
 from .turns import InTurns, Turn
 from .types import Event, LinkState, RunIdentity, Settings, Tally
 
@@ -96,11 +97,12 @@ class Board:
                 condition.wait(seconds)
             return
         with self._asleep(guest.notify, ripe):
-            self.lock.release()
             try:
+                self.lock.release()  # once: nobody waits who holds it twice
                 guest.wait(seconds)
             finally:
-                self.lock.acquire()
+                with SHIELD:
+                    self.lock.acquire()
         if self._sleepers:  # others must not wait until the guest comes again
             guest.resign()
 

@@ -184,6 +184,7 @@ class Endpoint:
         with board.lock:
             self._press(receipts)
         self._go()
+        self._carrier.push()
         with board.lock:
             while self._pending(receipts):
                 self._go_on()
@@ -220,14 +221,13 @@ class Endpoint:
         wanted = Wanted(peer, round, turn)
         return self.take_all([wanted], deadline_seconds)[wanted]
 
-    def take_all(self, wanted: list[Wanted], deadline_seconds: float, heedful: bool = False) -> dict[Wanted, Answer]:
+    def take_all(self, wanted: list[Wanted], deadline_seconds: float, known: int | None = None) -> dict[Wanted, Answer]:
         """The same for many at once: returns as soon as each is there, skipped or given up.
 
-        Who is heedful is also told at once of a newer roster, by what there is till then.
+        Who says which version of the roster it knows is also told at once of a newer one, by what there is till then.
         """
         self._go()
         board, answers = self._board, dict[Wanted, Answer]()
-        known = board.newest.version
         open_, begin = sorted(set(wanted)), board.clock()
         end, late = begin + deadline_seconds, begin + board.settings.late
         told: dict[str, Wanted] = {}
@@ -243,14 +243,15 @@ class Endpoint:
                     open_ = []
                 board.make_room()
                 lines = self._lateness(open_ if now >= late else [], answers, told, now - begin)
-                heeds = heedful and board.newest.version != known
-                if open_ and not lines and not heeds:
+                news = known is not None and board.newest.version != known
+                if open_ and not lines and not news:
                     # Whom people heard of is told of at once; otherwise one look is enough, when all are there.
                     ripe = partial(self._some if told else self._every, open_.copy())
                     self._carrier.rest(min(end, self._next_look(open_, now, late)) - now, ripe)
             for peer, text in lines:
                 board.tell("late", peer, text)
-            if not open_ or heeds:
+            if not open_ or news:
+                self._carrier.push()  # links that waited for room
                 return {want: answers[want] for want in wanted if want in answers}
 
     def expect(self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None) -> None:

@@ -80,12 +80,12 @@ class Incoming:
         try:
             result = (yield from self._applying(frame)) if frame.kind is Kind.DATA else self._skip(frame)
         except RefusedError as refusal:
+            if not asks:  # what follows must not overtake it: over a new connection it is sent again, asks, and is counted
+                raise ConnectionError(f"refused unasked: {refusal.why}") from None
             with self._board.lock:
                 self._edge.frames[f"refused_{refusal.why}"] += 1
                 self._edge.bytes["refused"] += size
             self._board.refuse(self._peer, refusal.why)
-            if not asks:  # what follows must not overtake it: over a new connection it is sent again, and asks
-                raise ConnectionError(f"refused unasked: {refusal.why}") from None
             yield from self._stream.sending(Kind.REFUSE, {"seq": seq, "why": refusal.why})
             return
         with self._board.lock:

@@ -1,4 +1,4 @@
-"""The sending end of a directed link: one thread that dials, greets, and sends frame after frame, each until it is acked."""
+"""The sending end of a directed link: one thread that dials, greets, and sends until all is answered for."""
 
 from __future__ import annotations
 
@@ -200,11 +200,15 @@ class OutLink(threading.Thread):
                 yield from self._asking(stream)
         why = "removed" if board.closed("out", self._peer) else board.farewell
         with contextlib.suppress(OSError, FrameError):
-            if self._last():  # what has arrived is to be known
-                yield from self._asking(stream)
             if board.barred(self._peer):  # whom the founder removed may see it signed, and needs not guess
                 yield from self._evening_rosters(stream)
+            last = self._last()
+            if last:
+                yield from stream.sending(Kind.PING, {"stamp": time.monotonic_ns()})
             yield from stream.sending(Kind.BYE, {"why": why})
+            if last:  # what has arrived is to be known
+                yield from stream.replying(Kind.PONG)
+                self._acked(last)
         board.went_down(self._edge, why)
 
     def _next(self) -> tuple[Entry | None, bool]:
@@ -224,7 +228,8 @@ class OutLink(threading.Thread):
         last, before = self._last(), time.monotonic()
         yield from stream.sending(Kind.PING, {"stamp": time.monotonic_ns()})
         self._theirs = (yield from stream.replying(Kind.PONG)).header["roster_version"]
-        self._time(time.monotonic() - before, stream)
+        if not last:  # the answer had no parcels to wait for
+            self._time(time.monotonic() - before, stream)
         self._acked(last)
 
     def _transmitting(self, stream: Stream, entry: Entry) -> Talk[None]:

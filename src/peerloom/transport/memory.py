@@ -287,11 +287,11 @@ class MemoryNetwork:
                 judge.rule()
                 result = inbox.deliver(parcel, entry.keep, mine)
         except RefusedError as refusal:
+            if not asks:
+                self._connect(wire)  # it is sent again, asks, and is counted
+                return False
             receiver.refuse(wire.source, refusal.why)
             edge.frames[f"refused_{refusal.why}"] += 1
-            if not asks:
-                self._connect(wire)  # it is sent again, and asks
-                return False
             if refusal.why != "epoch_ahead":
                 self._answer(wire, number, seq, refusal.why)
             return True

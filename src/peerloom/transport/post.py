@@ -67,11 +67,12 @@ class Post(Protocol):
         """
 
     def take_all(
-        self, wanted: list[Wanted], deadline_seconds: float, heedful: bool = False
+        self, wanted: list[Wanted], deadline_seconds: float, known: int | None = None
     ) -> dict[Wanted, Parcel | Skipped | None]:
         """The same for many at once: returns as soon as each is there, skipped or given up.
 
-        Who is heedful is also told at once of a newer roster: what is not there by then is left out, to be asked for again.
+        Who says which version of the roster it knows is also told at once of a newer one: what is not there by then is left
+        out, to be asked for again.
         """
 
     def late(self, peer: str) -> list[Parcel]:

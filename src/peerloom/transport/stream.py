@@ -88,7 +88,7 @@ class Stream:
     def sending(self, kind: Kind, header: Mapping[str, Any], body: bytes | memoryview = b"") -> Talk[None]:
         """As `send`."""
         if len(body) <= _CHUNK:
-            corked = self._corks and len(body) > _RECORD
+            corked = self._corks and len(body) >= _RECORD
             if corked:  # TLS writes record by record, and each would wake the other side
                 self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
             yield from self._put(encode(kind, header, body))  # one call

@@ -129,12 +129,13 @@ class InTurns(threading.Thread):
         self._turns: set[Turn] = set()
         self._woken: deque[Turn] = deque()
         self._rung = self._stopping = False
-        self._baton = threading.Lock()  # held by who carries
-        self._own = False  # whether this thread does
+        # Who carries holds the baton. A turn is queued before `_holder` and `_claimed` are read, and the guest clears
+        # `_claimed` before it looks at the queue for the last time: so one of the two sees it.
+        self._baton = threading.Lock()
+        self._holder = 0  # the thread that has the baton
         self._guest = 0  # the thread that carries whenever it waits
         self._claimed = self._over = False  # whether the guest carries now, or is about to; whether it need not wait longer
-        self._lent = False  # whether the guest holds the baton
-        self._stints = 0  # how often a guest has carried
+        self._stints = 0  # how often a guest has waited
         self._needed = threading.Event()
 
     def start(self) -> None:
@@ -158,7 +159,7 @@ class InTurns(threading.Thread):
     def wake(self, turn: Turn) -> None:
         """End a turn's pause."""
         self._woken.append(turn)
-        if self._own or threading.get_ident() != self._guest:  # a guest will see it by itself
+        if self._holder == self.ident or threading.get_ident() != self._guest:  # a guest will see it by itself
             self._ring()
             if not self._claimed:
                 self._needed.set()
@@ -188,6 +189,7 @@ class InTurns(threading.Thread):
             while not self._over and (left := end - time.monotonic()) > 0:
                 self._go(left)
         finally:
+            self._stints += 1
             self._give_back()
 
     def notify(self) -> None:
@@ -198,7 +200,7 @@ class InTurns(threading.Thread):
 
     def push(self) -> None:
         """Let turns that the guest woke go on now: it may be long before it waits again."""
-        if self._woken and not self._own and not self._claimed and threading.get_ident() == self._guest:
+        if self._woken and not self._holder and not self._claimed and threading.get_ident() == self._guest:
             try:
                 self._claimed = True
                 self._take_over()
@@ -208,23 +210,25 @@ class InTurns(threading.Thread):
                 self._give_back()
 
     def resign(self) -> None:
-        """There is no guest any more."""
-        self._guest, self._claimed = 0, False
-        self._needed.set()
+        """Not to be the guest any more, if the calling thread is; nothing that a signal interrupted is left behind."""
+        if threading.get_ident() == self._guest:
+            self._give_back()
+            self._guest = 0
+            self._needed.set()
 
     def _take_over(self) -> None:
         with SHIELD:
             if not self._baton.acquire(blocking=False):
                 self._ring()
                 self._baton.acquire()
-            self._lent = True
+            self._holder = threading.get_ident()
 
     def _give_back(self) -> None:
-        self._stints += 1
-        self._claimed = False
-        if self._lent:
-            self._lent = False
-            self._baton.release()
+        with SHIELD:
+            self._claimed = False
+            if self._holder == threading.get_ident():
+                self._holder = 0
+                self._baton.release()
         if self._woken:  # by somebody who thought that the guest would see it
             self._needed.set()
 
@@ -246,9 +250,9 @@ class InTurns(threading.Thread):
             while not self._stopping or self._turns or self._woken:
                 stints = self._stints
                 with self._baton:
-                    self._own = True
+                    self._holder = threading.get_ident()
                     self._go(None)
-                    self._own = False
+                    self._holder = 0
                 if self._claimed or self._stints != stints:
                     self._stand_aside()
         finally:
@@ -267,11 +271,11 @@ class InTurns(threading.Thread):
                 turn: Turn | None = key.data
                 if turn is None:
                     self._bell.recv(64)
+                    self._rung = False  # before looking: who rings from here on rings again
                 elif turn.wait.events:
                     self._go_on(turn, partial(turn.talk.send, False))
                 else:
                     self._sip(turn)
-            self._rung = False  # before looking: who rings from here on rings again
             self._stir_all()
             now = time.monotonic()
             for turn in [turn for turn in self._turns if turn.until <= now]:
