@@ -21,6 +21,7 @@ from peerloom.transport import Channel, Endpoint, Identity, Parcel, Roster, Skip
 from peerloom.transport.failpoints import arm
 from peerloom.transport.frames import VERSION, FrameError, Kind, begin, encode, read_prefix
 from peerloom.transport.identity import self_signed
+from peerloom.transport.listener import Listener
 from peerloom.transport.stream import Stream
 from peerloom.transport.tls import ALPN, client_context
 from peerloom.transport.turns import Alone
@@ -459,6 +460,21 @@ def test_a_forked_roster_is_refused_loudly(tmp_path, ports):
     with endpoint(0, one, tmp_path, ports[0]), endpoint(1, other, tmp_path, ports[1], on_event=events.append) as b:
         assert refused(b, "roster_fork")
     assert any(event.kind == "alarm" and "roster_fork" in event.text for event in events)
+
+
+def test_who_greets_while_all_ends_is_not_let_in(tmp_path, ports, monkeypatch):
+    """Otherwise its heartbeats would keep the link, and whoever waits for the end of all links, alive for ever."""
+    objection = Listener._objection
+
+    def late(self, peer, hello):
+        self._stopping.set()
+        return objection(self, peer, hello)
+
+    monkeypatch.setattr(Listener, "_objection", late)
+    roster = federation(2, [(0, 1)], ports)
+    with endpoint(1, roster, tmp_path, ports[1]) as b, endpoint(0, roster, tmp_path, ports[0]) as a:
+        assert until(lambda: "closed" in outgoing(a).reconnects), outgoing(a).reconnects
+        assert not incoming(b).up
 
 
 # -- hostile members: right key, wrong bytes

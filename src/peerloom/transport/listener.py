@@ -179,6 +179,8 @@ class Listener:
             raise RefusedError(why)
         incarnation: int = frame.header["incarnation"]
         with board.lock, self._guard:
+            if self._stopping.is_set():  # what `stop` closed did not include it, and nobody would ever end it
+                raise ConnectionError("stopped")
             old = self._current.pop(peer, None)
             self._current[peer] = (stream, incarnation)
             self._lives[peer] = (incarnation, frame.header["life"])
