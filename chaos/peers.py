@@ -77,9 +77,9 @@ class Peers:
         self, exp: Experiment, folder: Path, *options: str, history: bool = True, homes: list[Home] | None = None
     ) -> None:
         run = RunFolder.create(folder / "run", exp)
-        self.exp, self.file = run.experiment(), run.path / "config.toml"
+        self.exp, self.file = run.experiment(), run.config
         self._options = [*options, *(["--history"] if history else [])]
-        self.homes = homes or found_on_this_machine(self.exp, run.path / "peers")
+        self.homes = homes or found_on_this_machine(self.exp, run.path / "peers", self.file)
         self._running: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Peers:

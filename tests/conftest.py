@@ -50,3 +50,9 @@ def identities(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("keys")
     return [Identity.create(folder / str(k)) for k in range(9)]
+
+
+@pytest.fixture(autouse=True)
+def _path_of_imports(monkeypatch):
+    """What a test adds to the path of imports goes with it."""
+    monkeypatch.setattr(sys, "path", [*sys.path])

@@ -1,6 +1,7 @@
 """Identity, roster, invitation, kit: what is believed, and every way to be refused."""
 
 import contextlib
+import hashlib
 import json
 import stat
 import threading
@@ -288,17 +289,23 @@ def test_joining_over_the_network(book):
 # -- kit
 
 
+def signing(data):
+    return PAIR.amended(identity(0), file=hashlib.sha256(data).hexdigest())
+
+
 def test_a_kit_carries_roster_and_experiment_and_no_key(tmp_path):
-    write_kit(tmp_path / "kit.zip", Kit(PAIR, b"rounds = 3\n"))
-    assert read_kit(tmp_path / "kit.zip", PAIR.founder) == Kit(PAIR, b"rounds = 3\n")
+    kit = Kit(signing(b"rounds = 3\n"), b"rounds = 3\n")
+    write_kit(tmp_path / "kit.zip", kit)
+    assert read_kit(tmp_path / "kit.zip", PAIR.founder) == kit
     with zipfile.ZipFile(tmp_path / "kit.zip") as archive:
         assert sorted(archive.namelist()) == ["README.txt", "experiment.toml", "kit.json", "roster.json"]
         assert all(b"PRIVATE" not in archive.read(name) for name in archive.namelist())
     before = (tmp_path / "kit.zip").read_bytes()
-    write_kit(tmp_path / "kit.zip", Kit(PAIR, b"rounds = 3\n"))
+    write_kit(tmp_path / "kit.zip", kit)
     assert (tmp_path / "kit.zip").read_bytes() == before
+    secret = identity(0).key_file.read_bytes()
     with pytest.raises(PeerError, match="private key"):
-        write_kit(tmp_path / "kit.zip", Kit(PAIR, identity(0).key_file.read_bytes()))
+        write_kit(tmp_path / "kit.zip", Kit(signing(secret), secret))
     with pytest.raises(PeerError, match="not of"):
         read_kit(tmp_path / "kit.zip", identity(1).id)
 

@@ -1,5 +1,6 @@
 """Peers as their users meet them: real processes by the command line, their metrics and logs, and every usual mistake."""
 
+import hashlib
 import json
 import os
 import re
@@ -22,11 +23,13 @@ from safetensors import safe_open
 
 import peerloom as pl
 from peerloom.cli import main
+from peerloom.code import loading_code_by
 from peerloom.errors import ConfigError
 from peerloom.peers.export import export_peer
 from peerloom.peers.federation import found_on_this_machine
 from peerloom.peers.metrics import METRICS, exposition
 from peerloom.peers.row import spec_hash
+from peerloom.peers.site_code import SiteCode
 from peerloom.peers.start import finish_before_others, only_experiment, run_folder
 from peerloom.peers.status import read_status
 from peerloom.problems.own import fill
@@ -69,8 +72,21 @@ class Sites:
                 root / f"{name}.npz", x=x, y=(x.sum(axis=1) > 0).astype(int), test_x=x, test_y=(x[:, 0] > 0).astype(int)
             )
         self.exp = only_experiment(self.file)
-        self.homes = found_on_this_machine(self.exp, root / "peers")
+        self.homes = found_on_this_machine(self.exp, root / "peers", self.file)
+        for home in self.homes:
+            (home.folder / "code").mkdir()
+            (home.folder / "code" / "sites_net.py").write_text(NET)
+            SiteCode(home.folder).allow("sites_net:network")
         self.env = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    def sign(self, file, *rows):
+        """The founder signs another file, and these sites hear of it."""
+        founder = self.homes[0]
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        roster = max((home.roster for home in self.homes), key=lambda roster: roster.version)
+        roster = roster.amended(founder.identity, file=digest)
+        for row in rows:
+            self.homes[row].trust(roster)
 
     def start(self, row, *words, file=None, data=True):
         name = f"row-{row}"
@@ -287,11 +303,13 @@ def test_started_twice_and_other_files(sites):
     wait_for(lambda: (run_folder(two.homes[0], two.exp) / "status.json").exists())
     other = two.root / "other.toml"
     other.write_text(two.file.read_text().replace("lr = 0.05", "lr = 0.06"))
+    two.sign(other, 1)
     two.start(1, file=other)
     twice = two.start(0, "--listen", f"127.0.0.1:{free_ports(1)[0]}")
     assert twice.wait(90) == 5
     assert "in use by another process of this peer" in two.said(0)
-    exp = only_experiment(other)
+    with loading_code_by(SiteCode(two.homes[0].folder)):
+        exp = only_experiment(other)
     wait_for(lambda: "row-1 refuses this peer: wrong_run (the two run different" in two.said(0), 20)
     wait_for(lambda: "refused row-1: wrong_run" in two.said(0) and "refused row-0: wrong_run" in two.said(1), 20)
     wait_for(lambda: two.status(1, exp)["refusals"].get("by_peer_wrong_run", 0) > 0)
@@ -299,6 +317,7 @@ def test_started_twice_and_other_files(sites):
     assert "neighbours refused this peer" in told
     assert "the two run different experiment files" in told
     # row 0's port is taken by row 0: another experiment of the same peer cannot listen there
+    two.sign(other, 0)
     assert two.start(0, file=other).wait(90) == 5
     assert "Cannot listen on 127.0.0.1" in two.said(0)
 
@@ -343,6 +362,7 @@ def test_mistakes_at_the_start_are_named(refused):
     assert "There is no file" in refused(0, code=2, file=two.root / "none.toml")
     twice = two.root / "twice.toml"
     twice.write_text("seeds = [1, 2]\n" + two.file.read_text())
+    two.sign(twice, 0)
     assert "holds 2 runs" in refused(0, code=2, file=twice)
 
 
@@ -350,7 +370,9 @@ def test_a_roster_that_does_not_fit_is_refused(refused):
     two, home = refused.sites, refused.sites.homes[0]
     three = two.root / "three.toml"
     three.write_text(two.file.read_text().replace("clients = 2", "clients = 3"))
+    two.sign(three, 0)
     assert "3 rows, but the roster 2 members" in refused(0, code=2, file=three)
+    two.sign(two.file, 0)
     signed = home.roster.amended(home.identity, spec="0" * 64)
     home.trust(signed)
     assert "The founder signed experiment 000000000000" in refused(0, code=2)

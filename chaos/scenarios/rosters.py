@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import time
 
@@ -77,7 +78,8 @@ def _again(stage: Stage, before: Peers, roster: Roster) -> list[Figure]:
         Link(ids[source], ids[target], float(a), float(b))
         for source, target, a, b in zip(part.src, part.dst, part.a, part.b, strict=True)
     )
-    roster = roster.amended(key, links=links, spec=spec_hash(peers.exp), new_epoch=True)
+    file = hashlib.sha256(peers.file.read_bytes()).hexdigest()
+    roster = roster.amended(key, links=links, spec=spec_hash(peers.exp), file=file, new_epoch=True)
     with peers:
         stage.say("the next run, with the one that was removed")
         for home in homes:

@@ -15,7 +15,7 @@ from .experiment import Evaluate, Experiment
 from .registry import build, describe
 from .schedules import Measured
 
-__all__ = ["Comparison", "comparison_from", "experiment_to_toml", "override", "read_file"]
+__all__ = ["Comparison", "comparison_from", "experiment_to_toml", "override", "parse", "read_bytes", "read_file"]
 
 Table = dict[str, Any]
 
@@ -49,18 +49,31 @@ class Comparison:
     experiments: tuple[Experiment, ...]
 
 
-def read_file(path: Path) -> Table:
-    """The table of a TOML file, or an error that says where it is wrong."""
+def read_bytes(path: Path) -> bytes:
+    """The bytes of an experiment file, not looked at yet."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise ConfigError(
             f"There is no file {path}. Give the path of an experiment file; `peerloom run` alone runs an example."
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from error
+
+
+def parse(data: bytes, source: object) -> Table:
+    """The table of a TOML file's bytes, or an error that says where it is wrong."""
+    try:
+        return tomllib.loads(data.decode())
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{source} cannot be read: {error}.") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from error
+        raise ConfigError(f"{source} is not valid TOML: {error}.") from error
+
+
+def read_file(path: Path) -> Table:
+    """The table of a TOML file."""
+    return parse(read_bytes(path), path)
 
 
 def override(table: Table, settings: Iterable[str]) -> Table:

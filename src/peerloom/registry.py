@@ -5,11 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from importlib import import_module
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -18,6 +15,7 @@ from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserErro
 from torch import Tensor
 
 from .algorithms import ALGORITHMS
+from .code import load_code
 from .core import ConfigError, DataError, InverseSqrt, Network, PeerloomError, Pieces, nearest
 from .graphs import GRAPHS
 from .messages import MESSAGES
@@ -137,13 +135,11 @@ def _find(kind: str, name: str, where: str) -> Callable[..., Any]:
 
 
 def _import(name: str, where: str) -> Callable[..., Any]:
-    """Your own code, by module:Name, looked for where you are and among what is installed."""
-    module, _, attribute = name.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    """Code of one's own, by module:Name. Whether it may be imported, and from where, the loader in force decides."""
     try:
-        found = getattr(import_module(module), attribute)
+        found = load_code(name)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"{where}: '{name}' cannot be imported ({error}). Write module:Name, and run where it lies."

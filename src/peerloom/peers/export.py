@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..code import Loader, loading_code_by
 from ..errors import ConfigError, DataError
 from ..experiment import Experiment
 from ..runs.export import write_model
 from ..transport import Home
 from .keep import Keep
 from .row import spec_hash
+from .site_code import SiteCode
 from .start import only_experiment
 
 __all__ = ["export_peer"]
 
 
-def export_peer(home: Home, file: Path, run: str = "") -> tuple[Experiment, dict[str, str]]:
+def export_peer(home: Home, file: Path, run: str = "", code: Loader | None = None) -> tuple[Experiment, dict[str, str]]:
     """Write the model of this peer's newest checkpoint; the experiment, and what the file says of itself."""
     place = _run(home, run)
-    exp = only_experiment(place / "experiment.toml")
+    with loading_code_by(code or SiteCode(home.folder)):
+        exp = only_experiment(place / "experiment.toml")
     t, x = Keep(place, spec_hash(exp)).model()
     facts = {"round": str(t), "rounds": str(exp.rounds), "model": f"peer {home.name}"}
     return exp, write_model(file, exp, x, facts)

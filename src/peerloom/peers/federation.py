@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import os
 import socket
@@ -54,7 +55,8 @@ class Federation:
                 "The file leaves the data to every site (data 'own'), but here all rows start on one machine. Name data in "
                 "the file, or start each peer by itself: peerloom peer start FILE --data SAMPLES"
             )
-        self._set(RunFolder.create(out, exp), found_on_this_machine(exp, out / "peers"), deadline, free)
+        folder = RunFolder.create(out, exp)
+        self._set(folder, found_on_this_machine(exp, out / "peers", folder.config), deadline, free)
 
     @classmethod
     def adopt(cls, exp: Experiment, out: Path) -> Federation:
@@ -74,8 +76,7 @@ class Federation:
     def start(self, row: int) -> None:
         """Start a row's process, or start it again."""
         place = self.homes[row].folder
-        file = self.folder.path / "config.toml"
-        self._running[row] = start_row(file, place, place / "log.txt", self._deadline, self._free)
+        self._running[row] = start_row(self.folder.config, place, place / "log.txt", self._deadline, self._free)
 
     def kill(self, row: int) -> None:
         """Without a word, as a power cut does."""
@@ -194,8 +195,8 @@ def _together(exp: Experiment, accounts: list[Any]) -> Ledger:
     return ledger
 
 
-def found_on_this_machine(exp: Experiment, folder: Path) -> list[Home]:
-    """Keys, addresses and one signed roster with the graph's links, for every row."""
+def found_on_this_machine(exp: Experiment, folder: Path, file: Path | None = None) -> list[Home]:
+    """Keys, addresses and one signed roster with the graph's links and the experiment's file, for every row."""
     ports = _free_ports(exp.graph.rows)
     homes = [
         Home.create(folder / name, name, (f"127.0.0.1:{port}",), found=row == 0)
@@ -209,7 +210,8 @@ def found_on_this_machine(exp: Experiment, folder: Path) -> list[Home]:
         for layer, part in exp.graph.layers.items()
         for source, target, a, b in zip(part.src, part.dst, part.a, part.b, strict=True)
     )
-    roster: Roster = homes[0].roster.amended(founder, members=members, links=links)
+    signed = hashlib.sha256(file.read_bytes()).hexdigest() if file else ""
+    roster: Roster = homes[0].roster.amended(founder, members=members, links=links, file=signed)
     return [home.trust(roster) for home in homes]
 
 

@@ -35,11 +35,12 @@ def start_row(file: Path, folder: Path, log: Path, deadline: float | None, free:
 
 
 def _row(file: str, folder: str, log: str, deadline: float | None, free: bool) -> None:
+    from ..code import import_from_here
     from .start import Site, serve
 
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
         os.dup2(said, stream)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    site = Site(deadline=deadline, free=free)
+    site = Site(deadline=deadline, free=free, code=import_from_here)  # the file is this user's own
     sys.exit(serve(Path(folder), Path(file), site, say=lambda text: print(text, flush=True)))  # noqa: T201

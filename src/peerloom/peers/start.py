@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from ..config import comparison_from, experiment_to_toml, read_file
+from ..code import Loader, loading_code_by
+from ..config import comparison_from, experiment_to_toml, parse, read_bytes
 from ..engines.memory import recycle_large_blocks
 from ..errors import ConfigError, PeerError, PeerloomError
 from ..experiment import Experiment
@@ -27,22 +28,45 @@ from .metrics import MetricsPage
 from .row import AskedToStop, RowResult, RowRun, spec_hash
 from .samples import with_samples
 from .shape import Shape
+from .site_code import SiteCode
 from .standing import Gauges, Herald, standing
 from .voice import Voice
 from .watch import RosterWatch
 
-__all__ = ["Site", "check_roster", "finish_before_others", "only_experiment", "run_folder", "serve", "start_peer"]
+__all__ = [
+    "Site",
+    "check_roster",
+    "finish_before_others",
+    "only_experiment",
+    "run_folder",
+    "serve",
+    "signed_experiment",
+    "start_peer",
+]
 
 
-def only_experiment(file: Path) -> Experiment:
-    """The experiment of a file that holds exactly one."""
-    found = comparison_from(read_file(file), file.stem).experiments
+def only_experiment(file: Path, data: bytes | None = None) -> Experiment:
+    """The experiment of a file, or of its bytes, that holds exactly one."""
+    found = comparison_from(parse(read_bytes(file) if data is None else data, file), file.stem).experiments
     if len(found) != 1:
         raise ConfigError(
             f"{file} holds {len(found)} runs (algorithms times seeds), and peers run one. "
             "Write a file with one algorithm and one seed; `peerloom up` takes them one after the other."
         )
     return found[0]
+
+
+def signed_experiment(home: Home, file: Path, code: Loader) -> Experiment:
+    """The experiment of a file that the founder signed, byte by byte; code that it names is loaded by `code` alone.
+
+    A run that began before the founder signed the next experiment may be gone on with: the roster of that time names it.
+    """
+    data, roster = read_bytes(file), home.roster
+    began = (path.read_bytes() for path in sorted(home.state.glob("*/began.json")))
+    if not (roster.signs(data) or any(Roster.from_bytes(known, roster.founder).signs(data) for known in began)):
+        roster.check_file(data, file)
+    with loading_code_by(code):
+        return only_experiment(file, data)
 
 
 def run_folder(home: Home, exp: Experiment) -> Path:
@@ -115,6 +139,8 @@ class Site:
     """Keep every event of every link."""
     metrics: str = ""
     """Serve metrics there, host:port."""
+    code: Loader | None = None
+    """How code that the experiment names is loaded; by default the site's own `site.toml` decides."""
 
 
 _USUAL = Site()
@@ -194,7 +220,8 @@ def serve(folder: Path, file: Path, site: Site = _USUAL, *, log_json: bool = Fal
     try:
         home = Home.open(folder)
         voice.introduce(home.name, home.roster)
-        result = start_peer(home, only_experiment(file), site, on_event=voice.event)
+        exp = signed_experiment(home, file, site.code or SiteCode(folder))
+        result = start_peer(home, exp, site, on_event=voice.event)
     except AskedToStop:
         return 130
     except PeerloomError as error:

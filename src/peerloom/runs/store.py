@@ -71,6 +71,11 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @property
+    def config(self) -> Path:
+        """The experiment's file."""
+        return self.path / "config.toml"
+
     @classmethod
     def create(cls, path: Path, exp: Experiment) -> RunFolder:
         """A new folder that says what will be run."""

@@ -21,10 +21,14 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class Kit:
-    """What a site needs: the signed roster and, if there is one yet, the experiment file."""
+    """What a site needs: the signed roster and, if there is one yet, the experiment file whose hash stands in it."""
 
     roster: Roster
     experiment: bytes | None
+
+    def __post_init__(self) -> None:
+        if self.experiment is not None:
+            self.roster.check_file(self.experiment, "the kit's experiment.toml")
 
 
 def write_kit(path: Path, kit: Kit) -> None:
@@ -48,7 +52,10 @@ def write_kit(path: Path, kit: Kit) -> None:
 
 
 def read_kit(path: Path, founder: str) -> Kit:
-    """Read an archive: known names only, nothing is unpacked to a path that it chooses, and the founder must have signed."""
+    """Read an archive: known names only, nothing is unpacked to a path that it chooses, and the founder must have signed.
+
+    That holds for the roster, and through the hash that stands there for the bytes of the experiment, which are not parsed.
+    """
     files: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(path) as source:

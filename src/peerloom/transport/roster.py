@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ..errors import PeerError, nearest
+from ..errors import ConfigError, PeerError, nearest
 from .identity import Identity, certificate_id, certificate_verifies, short_id
 
 __all__ = ["LARGEST_ROSTER", "Link", "Member", "Roster", "RosterForkError", "check_name", "parse_address"]
@@ -60,7 +60,8 @@ class Roster:
     a run under way takes that up. A new epoch begins with new links or weights; those are for the next run.
 
     The order of `members` is the order of rows: member i is row i of the experiment. `run` and `spec` may name the run that
-    the members have agreed to (empty: none yet). `previous` is the hash of the version before.
+    the members have agreed to (empty: none yet), and `file` is the SHA-256 of the experiment file's bytes: a site reads no
+    other file. `previous` is the hash of the version before.
     """
 
     founder: str
@@ -72,6 +73,7 @@ class Roster:
     spec: str = ""
     previous: str = ""
     signature: bytes = b""
+    file: str = ""
     _by_id: dict[str, Member] = field(init=False, repr=False, compare=False)
     _by_name: dict[str, Member] = field(init=False, repr=False, compare=False)
 
@@ -163,6 +165,25 @@ class Roster:
 
     # -- trust
 
+    def signs(self, data: bytes) -> bool:
+        """Whether these are the bytes of the experiment file that the founder signed."""
+        return bool(self.file) and hashlib.sha256(data).hexdigest() == self.file
+
+    def check_file(self, data: bytes, source: object) -> None:
+        """Refuse an experiment file whose bytes the founder did not sign. Nothing of it may be parsed before this."""
+        if not self.file:
+            raise ConfigError(
+                f"Version {self.version} of the roster names no experiment file, so {source} cannot be checked. The founder "
+                "signs it: peerloom peer roster graph FILE"
+            )
+        if not self.signs(data):
+            found = hashlib.sha256(data).hexdigest()
+            raise ConfigError(
+                f"The founder signed an experiment file with SHA-256 {self.file[:16]}..., but {source} has {found[:16]}...: "
+                "it was changed, or is another one. Nothing of it was read. Take the file that was agreed on, byte by byte "
+                "(`peerloom peer kit open` brings it), or ask the founder to sign this one."
+            )
+
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the canonical form, without the signature."""
@@ -213,7 +234,8 @@ class Roster:
         try:
             document = json.loads(data)
             content, signature = document["roster"], base64.b64decode(document["signature"], validate=True)
-            if set(document) != {"roster", "signature"} or set(content) != _FIELDS or content["format"] != _FORMAT:
+            known = set(content) - {"file"} == _FIELDS and content["format"] == _FORMAT
+            if set(document) != {"roster", "signature"} or not known:
                 raise ValueError("unknown fields or format")
             roster = cls(
                 founder=content["founder"],
@@ -225,6 +247,7 @@ class Roster:
                 spec=content["spec"],
                 previous=content["previous"],
                 signature=signature,
+                file=_digest(content["file"]) if "file" in content else "",
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
             raise PeerError(f"This is no roster that this version of Peerloom reads ({error}).") from None
@@ -244,6 +267,7 @@ class Roster:
             "run": self.run,
             "spec": self.spec,
             "previous": self.previous,
+            **({"file": self.file} if self.file else {}),  # rosters without one keep the bytes that were signed
         }
 
     def _check(self) -> None:
@@ -270,6 +294,12 @@ _FIELDS = {"format", "founder", "version", "epoch", "members", "links", "run", "
 def _whole(value: object) -> int:
     if type(value) is not int or value < 0:
         raise ValueError(f"{value!r} is no count")
+    return value
+
+
+def _digest(value: object) -> str:
+    if type(value) is not str or not re.fullmatch("[0-9a-f]{64}", value):
+        raise ValueError(f"{value!r} is no SHA-256")
     return value
 
 

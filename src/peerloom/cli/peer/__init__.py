@@ -2,6 +2,7 @@
 
 import typer
 
+from .code import allow
 from .kit import kit_app
 from .membership import init, invite, join
 from .roster import roster_app
@@ -12,7 +13,7 @@ __all__ = ["peer_app"]
 peer_app = typer.Typer(
     help="Peers on real machines: identity, membership, and what a site needs to join.", no_args_is_help=True
 )
-for command in (init, invite, join, start, status, stop, export):
+for command in (init, invite, join, allow, start, status, stop, export):
     peer_app.command()(command)
 peer_app.add_typer(roster_app, name="roster")
 peer_app.add_typer(kit_app, name="kit")

@@ -39,7 +39,7 @@ def kit_open(
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
-    """Take roster and experiment out of an archive, if the founder signed the roster."""
+    """Take roster and experiment out of an archive, if the founder signed both."""
     from ...transport import Home, read_id, read_kit
     from ...transport.files import write_whole
 

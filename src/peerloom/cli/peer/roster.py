@@ -80,14 +80,17 @@ def roster_graph(
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
-    """Agree on an experiment (founder only): its graph's links and weights, member i as row i, and its hash. A new epoch."""
+    """Agree on an experiment (founder only): its links and weights, member i as row i, and its file's hash. A new epoch."""
+    import hashlib
+
     from ...errors import ConfigError
     from ...peers.row import spec_hash
     from ...peers.start import only_experiment
     from ...transport import Home, Link
 
     home = Home.open(folder)
-    roster, exp = home.roster, only_experiment(file)
+    data = read(file)
+    roster, exp = home.roster, only_experiment(file, data)
     graph = exp.graph
     if graph.rows != len(roster.members):
         raise ConfigError(
@@ -100,7 +103,8 @@ def roster_graph(
         for layer, part in graph.layers.items()
         for source, target, a, b in zip(part.src, part.dst, part.a, part.b, strict=True)
     ]
-    changed(home, roster.amended(home.identity, links=tuple(links), spec=spec_hash(exp), new_epoch=True), as_json)
+    agreed = {"links": tuple(links), "spec": spec_hash(exp), "file": hashlib.sha256(data).hexdigest()}
+    changed(home, roster.amended(home.identity, **agreed, new_epoch=True), as_json)
 
 
 @roster_app.command("save")

@@ -91,7 +91,7 @@ def document_of(roster: Roster) -> dict[str, Any]:
         {"row": row, "name": m.name, "id": m.id, "addresses": list(m.addresses)} for row, m in enumerate(roster.members)
     ]
     links = [{"from": roster.name(e.source), "to": roster.name(e.target), "a": e.a, "b": e.b} for e in roster.links]
-    facts = {"run": roster.run, "spec": roster.spec, "hash": roster.hash}
+    facts = {"run": roster.run, "spec": roster.spec, "file": roster.file, "hash": roster.hash}
     return {**summary(roster), "members": members, "links": links, **facts}
 
 
