@@ -80,24 +80,21 @@ def mask_of(exp, t):
 # -- what is under way is never forgotten
 
 
-def test_what_is_under_way_is_remembered_and_what_arrived_for_some_rounds_only():
-    log, body = SentLog(rounds=3), np.zeros(1)
-    slow, quick = Receipt("a"), Receipt("b")
-    log.add(Sent(0, 1, 1, body), slow, 1)
-    log.add(Sent(1, 1, 1, body), quick, 1)
-    quick.outcome = "acked"
-    log.forget(3)
-    assert [sent.row for sent in log.until(3)] == [0, 1]
-    log.forget(4)
-    assert [sent.row for sent in log.until(4)] == [0]
-    log.forget(90)
-    slow.outcome = "acked"  # only now: its receiver may go back to a checkpoint of these days
-    log.forget(92)
-    assert [sent.row for sent in log.until(92)] == [0]
-    log.forget(93)
-    assert not log.until(93)
-    log.add(Sent(0, 95, 1, body), slow, 95)
-    assert not log.until(94)
+def test_what_is_under_way_is_remembered_and_of_what_arrived_the_last_parcels():
+    log, body = SentLog(keep=2), np.zeros(1)
+    slow, quick = [Receipt("a") for _ in range(4)], [Receipt("b") for _ in range(4)]
+    for t in range(1, 5):
+        log.add(Sent(0, t, 1, body), slow[t - 1])
+        log.add(Sent(1, t, 1, body), quick[t - 1])
+    for receipt in quick:
+        receipt.outcome = "acked"
+    log.forget()
+    assert [(sent.row, sent.round) for sent in log.until(9)] == [(0, 1), (0, 2), (0, 3), (0, 4), (1, 3), (1, 4)]
+    assert [(sent.row, sent.round) for sent in log.until(3)] == [(0, 1), (0, 2), (0, 3), (1, 3)]
+    for receipt in slow[:3]:
+        receipt.outcome = "acked"
+    log.forget()
+    assert [(sent.row, sent.round) for sent in log.until(9)] == [(0, 2), (0, 3), (0, 4), (1, 3), (1, 4)]
 
 
 def test_what_a_round_under_way_had_given_up_is_still_awaited():

@@ -40,9 +40,9 @@ class Liar:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._post, name)
 
-    def send(self, peer: str, parcel: Parcel, keep: KeepHow = "every") -> Receipt:
+    def send(self, peer: str, parcel: Parcel, keep: KeepHow = "every", repeat: bool = False) -> Receipt:
         """The parcel, changed."""
-        return self._post.send(peer, replace(parcel, body=self._change(np.array(parcel.body))), keep)
+        return self._post.send(peer, replace(parcel, body=self._change(np.array(parcel.body))), keep, repeat)
 
 
 def lies(stage: Stage) -> list[Figure]:

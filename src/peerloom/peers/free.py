@@ -46,8 +46,8 @@ class FreeWire:
         self._heard: dict[Place, Inflow] = {}
         self._moved: dict[Place, Flow] = {}
 
-    def resume(self, t: int, memory: Memory) -> None:
-        """Go on after round t with the sums of that time."""
+    def resume(self, t: int, memory: Memory, reached: int) -> None:
+        """Go on after round t with the sums of that time; whatever was reached since, nobody waited for it."""
         for name, value in memory.items():
             what, *numbers = name.split("/")
             turn, row, column = map(int, numbers)

@@ -34,6 +34,7 @@ class Kept:
     state: Any
     ledger: Ledger
     memory: Memory  # of the wire
+    reached: int  # the round that the processes so far may have got to
 
 
 class Keep:
@@ -67,12 +68,16 @@ class Keep:
 
     # -- checkpoints
 
-    def save(self, t: int, state: Any, ledger: Ledger, memory: Pieces) -> None:
+    def save(self, t: int, state: Any, ledger: Ledger, memory: Pieces, reached: int = 0) -> None:
         """The state after round t, in place of the older of the two."""
         arrays = {f"state/{name}": [value.cpu().numpy()] for name, value in state._asdict().items()}
         arrays |= {f"ledger/{name}": [value] for name, value in ledger.arrays().items()}
         arrays |= {f"wire/{name}": pieces for name, pieces in memory.items()}
-        arrays |= {"t": [np.array([t])], "spec": [np.frombuffer(self._spec.encode(), np.uint8)]}
+        arrays |= {
+            "t": [np.array([t])],
+            "reached": [np.array([reached])],
+            "spec": [np.frombuffer(self._spec.encode(), np.uint8)],
+        }
         parts = _laid_out(arrays)
         if self._older is None:
             self._older = min(self._paths(), key=lambda path: kept[0] if (kept := self._read(path)) else -1)
@@ -94,7 +99,8 @@ class Keep:
             values[...] = arrays[f"ledger/{name}"]
         state = state_type(*(torch.from_numpy(np.array(arrays[f"state/{name}"])) for name in state_type._fields))
         memory = {name.removeprefix("wire/"): value for name, value in arrays.items() if name.startswith("wire/")}
-        return Kept(t, state, ledger, memory)
+        reached = max((int(other["reached"][0]) for _, other in found if "reached" in other), default=0)
+        return Kept(t, state, ledger, memory, reached)
 
     def model(self) -> tuple[int, NDArray[Any]]:
         """The model of the newest checkpoint that can be read, and its round."""

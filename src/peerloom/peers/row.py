@@ -86,6 +86,7 @@ class RowRun:
         self._exp, self._row, self._post, self._keep = exp, row, post, keep
         self._every, self._on_round, self._free = shape.checkpoint_every, on_round, shape.free
         self._tried = -1  # the last round of which a checkpoint was to be written
+        self._reached = 0  # the round that earlier processes may have got to
         began = keep.began(post.roster)
         self._wire = FreeWire(post, row, shape, began) if shape.free else PostWire(post, row, shape, began, keep.journal())
         self.gauges = gauges or Gauges(row, exp.rounds, tuple(shape.channels))
@@ -98,16 +99,20 @@ class RowRun:
         state = exp.algorithm.init(exp.start([self._row]).to(net.place.dtype), net)
         kept = keep.load(exp.graph, type(state))
         if kept is not None:
-            net.t, state, net.ledger = kept.t, kept.state, kept.ledger
+            net.t, state, net.ledger, self._reached = kept.t, kept.state, kept.ledger, kept.reached
         if exp.evaluate.due(net.t, exp.rounds):  # a peer may have been stopped between a round and its measurement
             self._measure(state.x)
-        self._wire.resume(net.t, kept.memory if kept is not None else {})
+        self._wire.resume(net.t, kept.memory if kept is not None else {}, self._reached)
         if self._free:
             self._gather()
         self.gauges.first = self.gauges.round = net.t
         done, version = self._point(state), self._roster_version
         if isinstance(self._wire, PostWire):
             self._wire.safeguard = lambda: self._save(done)
+            if net.t + self._ahead > max(
+                self._reached, net.t + 1
+            ):  # who starts after this process must know how far it may get
+                self._save(done)
         try:
             while net.t < exp.rounds:
                 net.t += 1
@@ -123,14 +128,14 @@ class RowRun:
                 if self._on_round is not None:
                     self._on_round(net.t)
         except AskedToStop:
-            self._save(done)
+            self._save(done, last=True)
             self.gauges.status = "stopped"
             return RowResult(*done[:3], finished=False)
         except PeerError:
             if done.t > self._tried:
-                self._save(done)
+                self._save(done, last=True)
             raise
-        self._save(done)
+        self._save(done, last=True)
         self._part()
         self.gauges.status = "done"
         return RowResult(*done[:3], finished=True)
@@ -139,12 +144,17 @@ class RowRun:
     def _roster_version(self) -> int:
         return (self._post.offered() or self._post.roster).version
 
-    def _save(self, done: Point) -> None:
-        """Write a checkpoint. Without it the row does not go on: neighbours keep parcels for the newest two only."""
+    def _save(self, done: Point, last: bool = False) -> None:
+        """Write a checkpoint. Without it the row does not go on: neighbours keep parcels for the newest two only.
+
+        It says how far this process may get beyond it: into the next round, or until the next is written, should that be
+        spoilt until the one after.
+        """
         begin, memory, self._tried = time.monotonic(), done.memory(), done.t
+        reached = max(self._reached, done.t + (1 if last else self._ahead))
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                self._keep.save(done.t, done.state, done.ledger, memory)
+                self._keep.save(done.t, done.state, done.ledger, memory, reached)
                 break
             except OSError as error:
                 text = f"The checkpoint after round {done.t} cannot be written ({error.strerror or error})"
@@ -156,6 +166,11 @@ class RowRun:
                 _log.warning("%s; trying again.", text)
                 self._post.wait_news(_NO_NEWS, _PAUSE)
         self.gauges.saved(done.t, time.monotonic() - begin)
+
+    @property
+    def _ahead(self) -> int:
+        """Rounds that a process may get beyond a checkpoint, should the next one be spoilt."""
+        return 1 if self._every == 1 else 2 * self._every
 
     def _point(self, state: Any) -> Point:
         """Where the row stands after this round."""

@@ -1,9 +1,8 @@
-"""What was sent of late, remembered for neighbours that start again from older checkpoints than ours."""
+"""What was sent recently, remembered for neighbours that start again from older checkpoints than ours."""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
+from collections import defaultdict, deque
 from typing import NamedTuple
 
 import numpy as np
@@ -23,45 +22,34 @@ class Sent(NamedTuple):
     body: NDArray[np.floating]
 
 
-@dataclass
-class _Entry:
-    sent: Sent
-    receipt: Receipt
-    open: int  # the last round in which it was not acknowledged yet
-
-
 class SentLog:
-    """Parcels in the order of sending. One is forgotten some rounds after its receiver had it: when that goes back to a
-    checkpoint of its own, it may need it once more. One that is still under way is never forgotten, however long ago it was
-    sent: after a crash here nobody else has it.
+    """For each receiver its last `keep` parcels that were acknowledged, and all that were not, in the order of sending.
+
+    A receiver that goes back to a checkpoint may need what it had acknowledged since then once more: that is counted in
+    parcels, not in rounds, so it holds however seldom a link fires and however long the receiver is away. A parcel that is
+    still under way is never forgotten: after a crash here nobody else has it. What an earlier process sent counts as what
+    this one sends, so any number of restarts leaves the log as long as it was.
     """
 
-    def __init__(self, rounds: int) -> None:
-        self._rounds = rounds
-        self._entries: dict[int, _Entry] = {}
-        self._open: list[int] = []  # those that were not acknowledged yet when last looked at,
-        self._closed: deque[int] = deque()  # and the others, in the order in which they were
-        self._count = 0
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._pending: defaultdict[int, deque[tuple[Sent, Receipt]]] = defaultdict(deque)
+        self._acknowledged: defaultdict[int, deque[Sent]] = defaultdict(lambda: deque(maxlen=self._keep))
 
-    def add(self, sent: Sent, receipt: Receipt, now: int) -> None:
-        """Remember a parcel that is sent in round `now`, perhaps not for the first time."""
-        self._count += 1
-        self._entries[self._count] = _Entry(sent, receipt, now)
-        self._open.append(self._count)
+    def add(self, sent: Sent, receipt: Receipt) -> None:
+        """Remember a parcel that is sent now, perhaps not for the first time."""
+        self._pending[sent.row].append((sent, receipt))
 
-    def forget(self, now: int) -> None:
-        """Forget what nobody can need any more in round `now`. The hundreds that stay are not looked at."""
-        entries, still = self._entries, list[int]()
-        for number in self._open:
-            if entries[number].receipt.outcome == "pending":
-                entries[number].open = now
-                still.append(number)
-            else:
-                self._closed.append(number)
-        self._open = still
-        while self._closed and entries[self._closed[0]].open <= now - self._rounds:
-            del entries[self._closed.popleft()]
+    def forget(self) -> None:
+        """Forget what nobody can need any more. Parcels of a link are settled in the order of sending."""
+        for row, pending in self._pending.items():
+            while pending and pending[0][1].outcome != "pending":
+                self._acknowledged[row].append(pending.popleft()[0])
 
     def until(self, t: int) -> list[Sent]:
-        """What was sent for rounds up to t."""
-        return [entry.sent for entry in self._entries.values() if entry.sent.round <= t]
+        """What was sent for rounds up to t, receiver by receiver, each in the order of sending."""
+        found = []
+        for row, pending in self._pending.items():
+            found += [sent for sent in self._acknowledged[row] if sent.round <= t]
+            found += [sent for sent, _ in pending if sent.round <= t]
+        return found

@@ -113,13 +113,17 @@ class Shape:
         """
         return 2 * self.checkpoint_every + 2 * AHEAD + 2
 
+    @property
+    def kept(self) -> int:
+        """Acknowledged parcels that are kept for each neighbour, in case it goes back to an older checkpoint."""
+        return self.remember * self.turns
+
     def settings(self, base: Settings) -> Settings:
         """Settings under which a neighbour that starts again gets all that it has not seen.
 
         Who waits for nobody never leaves the processor to a single thread of the links: there each has its own.
         """
-        kept = self.remember * self.turns
-        return replace(base, retain=kept, outbox=kept + 64, turns=0 if self.free else base.turns)
+        return replace(base, retain=self.kept, outbox=self.kept + 64, turns=0 if self.free else base.turns)
 
 
 def _layer(exp: Experiment, links: Links) -> str:

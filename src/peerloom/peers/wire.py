@@ -50,23 +50,30 @@ class PostWire:
         self._shape, self._began, self._peers = shape, began, [member.id for member in began.members]
         self._rows = {peer: row for row, peer in enumerate(self._peers)}
         self._journal = journal or Journal(None)
-        self._again = -1  # the round that an earlier life may have been in
+        self._first = self._again = -1  # the rounds, from and to, that an earlier process may have begun or done already
+        self._lates = shape.deadline is not None  # whether parcels may come that were given up before
         self._under_way: defaultdict[str, deque[Receipt]] = defaultdict(deque)
         self._overdue: list[tuple[int, Parcel]] = []
         self._rosters: dict[Links, tuple[int, int]] = {}  # in use and known of when a layer's links were last looked at
-        self._log = SentLog(shape.remember)
+        self._log = SentLog(shape.kept)
+        self._repeated: dict[str, Receipt] = {}  # the last parcel that each peer is sent again
         self.safeguard: Callable[[], None] = lambda: None  # writes a checkpoint of the last round that was done
         self._heeded = 0  # the newest roster before which one was written
         self._own: dict[tuple[int, Tag], Vector] = {}  # what was sent to a row in a mixing, where its own was missed
 
-    def resume(self, t: int, memory: Memory) -> None:
-        """Go on after round t: what neighbours may lack is sent again, what is still owed to this peer is taken late."""
-        self._again = t + 1
+    def resume(self, t: int, memory: Memory, reached: int) -> None:
+        """Go on after round t: what neighbours may lack is sent again, what is still owed to this peer is taken late.
+
+        Earlier processes may have `reached` a later round. Neighbours have seen what they did in those rounds, so they are
+        done as they were done then.
+        """
+        self._first, self._again = t + 1, max(t + 1, reached)
         self._heeded = (self._post.offered() or self._post.roster).version
         owed = {self._peers[row]: places for row, places in self._journal.outstanding(t + 1).items()}
         self._post.expect(t + 1, owed)
+        self._lates |= bool(owed)
         for place, body in _unstacked("sent", memory):
-            self._send(Sent(*place, body), t)
+            self._send(Sent(*place, body), repeat=True)
         for (to, round, turn), body in _unstacked("own", memory):
             self._own[to, (round, turn)] = body
 
@@ -87,14 +94,14 @@ class PostWire:
             for k, (to, body) in enumerate(zip(links.dst[out].tolist(), _once(rows), strict=True)):
                 if ("untold", to) in gone:
                     acked[k] = False
-                # An earlier life may have sent for the round it was in, so that one holds nothing that is not written down.
-                elif ("held", to) in before or (not known and tag[0] != self._again and self._crowded(to)):
+                # An earlier process may have sent for this round: then nothing is held back that is not written down.
+                elif ("held", to) in before or (not known and tag[0] > self._again and self._crowded(to)):
                     made.append(Decision("held", *tag, to))
                     acked[k] = False
                 else:
                     sent[to] = body
-                    self._send(Sent(to, *tag, body), tag[0])
-        self._log.forget(tag[0])
+                    self._send(Sent(to, *tag, body))
+        self._log.forget()
         deaf = {decision.row for decision in made} if self._keeps_mean else set()
         came = np.empty((len(into), payload.shape[1]), rows.dtype)
         arrived = np.zeros(len(into), bool)
@@ -128,7 +135,7 @@ class PostWire:
         """What each row sent for this mixing; known decisions are kept to."""
         gone = {row for kind, row in _about(known) if kind in ("missed", "skipped", *(["held"] if self._keeps_mean else []))}
         wanted = {row: Wanted(self._peers[row], *tag) for row in rows if row not in gone}
-        patience = _LONG if self._deadline is None or tag[0] == self._again else self._deadline
+        patience = _LONG if self._deadline is None or tag[0] <= self._again else self._deadline
         answers = dict[Wanted, Parcel | Skipped | None]()
         while missing := [want for want in wanted.values() if want not in answers]:
             answers |= self._post.take_all(missing, patience, self._heeded)
@@ -142,16 +149,18 @@ class PostWire:
     def _check_missing(self, round: int, row: int, answer: Skipped | None) -> None:
         """Refuse to go on without what this row should have sent, where that cannot be right."""
         peer, name = self._peers[row], self._began.members[row].name
+        # What was sent for later rounds, and is known to neighbours, followed from what came in those that are done again.
+        binding = self._first < round <= self._again and not self._shape.outlasts
         if self._post.closed("in", peer):
             self._shape.check_outlasts(name)
-        elif self._deadline is None and answer is None:
+        elif (self._deadline is None or binding) and answer is None:
             words = [word.removeprefix("by_peer_") for word in self._post.refusals() if word.startswith("by_peer_")]
             refused = f" Neighbours refuse this peer: {', '.join(words)}." if words else ""
             raise PeerError(
                 f"{name} is down, and round {round} needs it.{refused} Nothing is lost: start it, then this peer again. "
                 "With a deadline, rounds go on without those who are late."
             )
-        elif self._deadline is None and not self._shape.outlasts:
+        elif (self._deadline is None or binding) and not self._shape.outlasts:
             why = (
                 f"{name} no longer has what it sent for round {round}: this peer went back too far, to an old checkpoint, "
                 f"and {self._shape.rule} needs every message. Let all begin anew: remove this run's folder below state."
@@ -184,7 +193,7 @@ class PostWire:
 
     def _late(self, tag: Tag, links: Links, known: list[Decision]) -> tuple[tuple[Late, ...], list[Decision]]:
         """Parcels of the same mixing of earlier rounds, which were given up and have come since."""
-        if self._deadline is None:
+        if not self._lates:
             return (), []
         wanted = {(decision.row, decision.of) for decision in known if decision.kind == "late"}
         sources = {self._peers[links.src[link]]: int(link) for link in np.flatnonzero(links.dst == self._row)}
@@ -196,8 +205,8 @@ class PostWire:
             there = {(int(links.src[link]), (parcel.round, parcel.turn)) for link, parcel in here}
             if wanted <= there:
                 break
-            seen = self._post.wait_news(seen, 1.0)  # an earlier life had them: they are sent again
-        if known or tag[0] == self._again:  # that round is done as it was done before
+            seen = self._post.wait_news(seen, 1.0)  # an earlier process had them: they are sent again
+        if known or tag[0] <= self._again:  # that round is done as it was done before
             here = [(link, p) for link, p in here if (int(links.src[link]), (p.round, p.turn)) in wanted]
         self._overdue = [entry for entry in self._overdue if entry[1] not in [p for _, p in here]]
         here.sort(key=lambda entry: (entry[0], entry[1].round))
@@ -215,20 +224,26 @@ class PostWire:
 
     def _crowded(self, row: int) -> bool:
         """Whether too much is under way to a row; without a deadline this peer then waits for room instead."""
-        under_way = self._under_way[self._peers[row]]
+        peer = self._peers[row]
+        under_way = self._under_way[peer]
         while under_way and under_way[0].outcome != "pending":
             under_way.popleft()
         if len(under_way) < AHEAD:
             return False
         if self._deadline is None:
             self._post.settle([under_way[0]], _LONG)
-        return self._deadline is not None
+            return False
+        # What is sent again after a start is no sign of a slow neighbour: it gets one deadline's time to take all of it.
+        repeated = self._repeated.pop(peer, None)
+        return repeated is None or not self._post.settle([repeated], self._deadline) or self._crowded(row)
 
-    def _send(self, sent: Sent, now: int) -> None:
+    def _send(self, sent: Sent, repeat: bool = False) -> None:
         peer = self._peers[sent.row]
-        receipt = self._post.send(peer, Parcel(CHANNEL, sent.round, sent.turn, sent.body))
+        receipt = self._post.send(peer, Parcel(CHANNEL, sent.round, sent.turn, sent.body), repeat=repeat)
         self._under_way[peer].append(receipt)
-        self._log.add(sent, receipt, now)
+        self._log.add(sent, receipt)
+        if repeat:
+            self._repeated[peer] = receipt
 
 
 def _once(rows: NDArray[Any]) -> list[Vector]:

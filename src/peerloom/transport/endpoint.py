@@ -118,7 +118,7 @@ class Endpoint:
 
     # -- sending
 
-    def send(self, peer: str, parcel: Parcel, keep: Keep = "every") -> Receipt:
+    def send(self, peer: str, parcel: Parcel, keep: Keep = "every", repeat: bool = False) -> Receipt:
         """Queue a parcel for a neighbour; returns at once."""
         board, parcel = self._board, parcel.frozen()
         channel = board.run.channels.get(parcel.channel)
@@ -131,7 +131,7 @@ class Endpoint:
             self._go_on()
             if board.closed("out", peer):
                 return Receipt(peer, "refused", "no_link")
-            receipt = self._outbox(peer).put(parcel, keep, board.roster.epoch, board.clock())
+            receipt = self._outbox(peer).put(parcel, keep, board.roster.epoch, board.clock(), repeat)
             if self._unwoken is not None:
                 self._unwoken.append(peer)
                 return receipt

@@ -26,6 +26,7 @@ class Entry:
     number: int = 0
     seq: int = 0
     asks: bool = True  # whether the other side is to answer at once
+    repeat: bool = False  # whether an earlier process had sent it already
 
     @property
     def sent(self) -> bool:
@@ -84,16 +85,16 @@ class Outbox:
 
     # -- filling
 
-    def put(self, parcel: Parcel, keep: Keep, epoch: int, now: float) -> Receipt:
-        """Queue a parcel; with 'newest' it replaces an unsent one of its channel."""
+    def put(self, parcel: Parcel, keep: Keep, epoch: int, now: float, repeat: bool = False) -> Receipt:
+        """Queue a parcel; with 'newest' it replaces an unsent one of its channel. What is repeated is not limited."""
         if keep == "newest":
             self._supersede(lambda e: e.keep == "newest" and e.parcel is not None and e.parcel.channel == parcel.channel)
-        elif sum(entry.keep == "every" for entry in self) >= self._limit:
+        elif not repeat and sum(entry.keep == "every" and not entry.repeat for entry in self) >= self._limit:
             raise OutboxFullError(
                 f"{self._limit} parcels wait for {self._peer[:7]}, as many as the settings allow. Withdraw old rounds, "
                 "send with keep='newest', or raise Settings.outbox."
             )
-        return self._append(Entry(parcel.round, parcel, keep, epoch, Receipt(self._peer), now))
+        return self._append(Entry(parcel.round, parcel, keep, epoch, Receipt(self._peer), now, repeat=repeat))
 
     def skip(self, round: int, epoch: int, now: float) -> Receipt:
         """Queue the promise to send nothing for rounds up to this one; it replaces an unsent earlier promise."""

@@ -43,10 +43,11 @@ class Post(Protocol):
     def together(self) -> AbstractContextManager[None]:
         """Parcels sent within go out when it ends, or when something is waited for."""
 
-    def send(self, peer: str, parcel: Parcel, keep: Keep = "every") -> Receipt:
+    def send(self, peer: str, parcel: Parcel, keep: Keep = "every", repeat: bool = False) -> Receipt:
         """Queue a parcel for a neighbour; returns at once. Where there is no link any more it is refused ('no_link').
 
-        'every': all arrive, in order, exactly once per life of the receiver; `OutboxFullError` if too many wait.
+        'every': all arrive, in order, exactly once per life of the receiver; `OutboxFullError` if too many wait. What an
+        earlier process had sent already (`repeat`) does not count.
         'newest': a parcel that is not yet on its way is replaced by the next one of its channel, and counted superseded.
         """
 
