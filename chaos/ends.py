@@ -17,8 +17,8 @@ import numpy as np
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from peerloom.peers.floats import float_channel, from_body, to_body
 from peerloom.transport import (
-    Channel,
     Endpoint,
     Identity,
     Link,
@@ -39,6 +39,7 @@ __all__ = [
     "endpoint",
     "federation",
     "free_ports",
+    "holds",
     "identity",
     "incoming",
     "outgoing",
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 FLOATS = 10_000  # 40 KB, a small model
-RUN = RunIdentity("chaos", "spec", {0: Channel("float32", (FLOATS,))})
+RUN = RunIdentity("chaos", "spec", {0: float_channel("float32", [FLOATS])})
 QUICK = Settings(heartbeat=0.2, dead=3.0, backoff=(0.1, 2.0))
 """A LAN's patience: silence for three seconds means that nobody is there."""
 
@@ -104,7 +105,12 @@ def incoming(post: Endpoint) -> LinkState:
 
 def parcel(round: int, length: int = FLOATS) -> Parcel:
     """A vector whose every number is the round: whoever gets it can tell."""
-    return Parcel(0, round, 0, np.full(length, round, np.float32))
+    return Parcel(0, round, 0, to_body(np.full(length, round, np.float32)))
+
+
+def holds(got: object, round: int) -> bool:
+    """Whether this is the parcel of that round, whole."""
+    return isinstance(got, Parcel) and got.round == round and bool((from_body(got.body, "float32") == round).all())
 
 
 def until(condition: Callable[[], object], seconds: float = 5.0, every: float = 0.005) -> bool:
@@ -127,6 +133,6 @@ def through(a: Endpoint, b: Endpoint, rounds: Iterable[int], seconds: float, ahe
         if place >= ahead:
             wanted = rounds[place - ahead]
             got = b.take(a.me, wanted, 0, max(0.0, end - time.monotonic()))
-            right += isinstance(got, Parcel) and got.round == wanted and bool((got.body == wanted).all())
+            right += holds(got, wanted)
     a.settle(None, 5.0)
     return right, outgoing(a).tally

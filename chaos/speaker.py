@@ -20,7 +20,7 @@ __all__ = ["FIRST", "GOOD", "Speaker", "open_context", "stranger"]
 
 GOOD = np.ones(FLOATS, np.float32).tobytes()
 FIRST = {  # the header of a first parcel
-    "channel": 0, "round": 1, "turn": 0, "dtype": "float32", "keep": "newest", "ask": True,
+    "channel": 0, "round": 1, "turn": 0, "keep": "newest", "ask": True,
     "epoch": 0, "incarnation": 5, "seq": 1,
 }  # fmt: skip
 

@@ -4,12 +4,25 @@ import numpy as np
 
 from chaos.ends import free_ports, identity, until
 from chaos.middle import Middle
-from peerloom.transport import Channel, Endpoint, Link, Member, Parcel, Roster, RunIdentity, Settings
+from peerloom.peers.floats import float_channel, from_body, to_body
+from peerloom.transport import Endpoint, Link, Member, Parcel, Roster, RunIdentity, Settings
 
-__all__ = ["LENGTH", "QUICK", "RUN", "Middle", "endpoint", "federation", "free_ports", "identity", "parcel", "until"]
+__all__ = [
+    "LENGTH",
+    "QUICK",
+    "RUN",
+    "Middle",
+    "endpoint",
+    "federation",
+    "free_ports",
+    "identity",
+    "numbers",
+    "parcel",
+    "until",
+]
 
 LENGTH = 10
-RUN = RunIdentity("run-1", "spec-1", {0: Channel("float64", (LENGTH,)), 1: Channel("float32", (LENGTH, 20_000))})
+RUN = RunIdentity("run-1", "spec-1", {0: float_channel("float64", [LENGTH]), 1: float_channel("float32", [LENGTH, 20_000])})
 QUICK = Settings(heartbeat=0.1, dead=1.5, backoff=(0.02, 0.1), wait=1.0, late=0.3, handshake=1.0)
 
 
@@ -33,4 +46,9 @@ def endpoint(number, roster, folder, port, run=RUN, settings=QUICK, **more):
 def parcel(round, turn=0, channel=0, value=None):
     length = LENGTH if channel == 0 else 20_000
     dtype = np.float64 if channel == 0 else np.float32
-    return Parcel(channel, round, turn, np.full(length, round if value is None else value, dtype))
+    return Parcel(channel, round, turn, to_body(np.full(length, round if value is None else value, dtype)))
+
+
+def numbers(letter):
+    """The numbers of a parcel that `parcel` made."""
+    return from_body(letter.body, "float64" if letter.channel == 0 else "float32")

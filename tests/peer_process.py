@@ -12,12 +12,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-from federation import LENGTH, QUICK
+from federation import LENGTH, QUICK, numbers
 
-from peerloom.transport import Channel, Endpoint, History, Identity, Inflow, Outflow, Parcel, Roster, RunIdentity
+from peerloom.peers.floats import float_channel, to_body
+from peerloom.transport import Endpoint, History, Identity, Inflow, Outflow, Parcel, Roster, RunIdentity
 from peerloom.transport.files import write_whole
 
-RUN = RunIdentity("processes", "spec", {0: Channel("float64", (LENGTH,))})
+RUN = RunIdentity("processes", "spec", {0: float_channel("float64", [LENGTH])})
 
 
 def main(number, folder, identity, founder, port):
@@ -43,7 +44,7 @@ def main(number, folder, identity, founder, port):
             quiet = quiet + 1 if finishing else 0
             for peer, flow in into.items():
                 letter = post.newest(peer, 0)
-                if letter is not None and (difference := flow.receive(letter.body, letter.order)) is not None:
+                if letter is not None and (difference := flow.receive(numbers(letter), letter.order)) is not None:
                     value, quiet = value + difference, 0 if difference.any() else quiet
             step += 1
             history.note("round", round=step)
@@ -53,7 +54,7 @@ def main(number, folder, identity, founder, port):
                 for peer, flow in out.items():
                     amount = share * value
                     value = value - amount
-                    post.send(peer, Parcel(0, step, 0, flow.push(amount)), keep="newest")
+                    post.send(peer, Parcel(0, step, 0, to_body(flow.push(amount))), keep="newest")
             if step % 10 == 0 and not finishing:
                 state = {
                     "value": value.tolist(),

@@ -29,7 +29,6 @@ SAMPLES = {
         "channel": 0,
         "round": 3,
         "turn": 0,
-        "dtype": "float32",
         "keep": "every",
         "ask": True,
         "epoch": 0,

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from federation import LENGTH, RUN, federation, identity, parcel
+from federation import LENGTH, RUN, federation, identity, numbers, parcel
 from hypothesis import given
 from hypothesis import strategies as st
 
 from peerloom.errors import PeerError
+from peerloom.peers.floats import to_body
 from peerloom.transport import (
     CrashedError,
     Faults,
@@ -37,7 +38,7 @@ def test_every_parcel_arrives_once_and_in_order(bad, seed):
         receipts = [a.send(B, parcel(round)) for round in range(1, 21)]
         got = [b.take(A, round, 0, 1000.0) for round in range(1, 21)]
         assert [p.round for p in got] == list(range(1, 21))
-        assert all((p.body == p.round).all() for p in got)
+        assert all((numbers(p) == p.round).all() for p in got)
         assert [p.seq for p in got] == sorted({p.seq for p in got})
         assert a.settle(receipts, 1000.0)
         assert outgoing(a).tally.acked == 20
@@ -322,14 +323,14 @@ def averaging(done):
         post.expect(round + 1)
         if before is not None:  # both ends of a link may have crashed: then nobody else has this round any more
             for target in post.roster.targets(post.me):
-                post.send(target, Parcel(0, round, 0, before))
+                post.send(target, Parcel(0, round, 0, to_body(before)))
         sources = post.roster.sources(post.me)
         while round < ROUNDS:
             round += 1
             for target in post.roster.targets(post.me):
-                post.send(target, Parcel(0, round, 0, x))
+                post.send(target, Parcel(0, round, 0, to_body(x)))
             got = post.take_all([Wanted(peer, round, 0) for peer in sources], 1000.0)
-            before, x = x, (x + sum(letter.body for letter in got.values())) / 3
+            before, x = x, (x + sum(numbers(letter) for letter in got.values())) / 3
             done[post.me] = (round, x, before)
         post.settle(None, 5.0)
         return x

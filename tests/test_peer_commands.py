@@ -116,4 +116,4 @@ def test_start_hands_its_limits_to_the_links(peerloom, monkeypatch, tmp_path):
     monkeypatch.setattr("peerloom.peers.start.serve", lambda folder, file, site, **rest: given.append(site) or 0)
     peerloom("start", "file.toml", "--largest-norm", "50", "--wait", "7", "--dead", "3", cwd=tmp_path)
     (site,) = given
-    assert (site.settings.largest_norm, site.settings.wait, site.settings.dead) == (50.0, 7.0, 3.0)
+    assert (site.largest_norm, site.settings.wait, site.settings.dead) == (50.0, 7.0, 3.0)

@@ -23,6 +23,7 @@ from peerloom.errors import ConfigError, DataError, PeerError
 from peerloom.messages import ANQ, Coordinates, SignTopK
 from peerloom.peers.decisions import read_decisions
 from peerloom.peers.federation import Federation, _free_ports, found_on_this_machine
+from peerloom.peers.floats import from_body, to_body
 from peerloom.peers.free import FreeWire
 from peerloom.peers.keep import Keep
 from peerloom.peers.processes import context
@@ -293,7 +294,7 @@ class HeardBy:
 
     def put(self, row, turn, round, value):
         peer = self.roster.members[row].id
-        self.there[peer, turn] = Parcel(turn, round, turn, np.full(1, float(value)), peer)
+        self.there[peer, turn] = Parcel(turn, round, turn, to_body(np.full(1, float(value))), peer)
 
     def wait_news(self, seen, seconds):
         self.later.pop(0)()
@@ -303,7 +304,7 @@ class HeardBy:
         return self.there.get((peer, channel))
 
     def send(self, peer, parcel, keep):
-        self.sent.append((self.roster.row(peer), parcel.turn, parcel.body.tolist()))
+        self.sent.append((self.roster.row(peer), parcel.turn, from_body(parcel.body, "float64").tolist()))
 
     def links(self):
         return [LinkState(self.roster.members[0].id, "worker", "in", not self.down, self.down)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from federation import QUICK, endpoint, federation, free_ports, identity, parcel, until
+from federation import QUICK, endpoint, federation, free_ports, identity, numbers, parcel, until
 from test_contract import EVERY
 from test_peers import experiment, roster_for
 
@@ -17,6 +17,7 @@ from peerloom.engines import build_net
 from peerloom.errors import PeerError
 from peerloom.peers.decisions import read_decisions
 from peerloom.peers.federation import Federation
+from peerloom.peers.floats import float_channel
 from peerloom.peers.keep import Keep
 from peerloom.peers.replay import replay
 from peerloom.peers.row import RowRun, spec_hash
@@ -24,7 +25,6 @@ from peerloom.peers.shape import Shape
 from peerloom.peers.start import run_folder
 from peerloom.peers.watch import RosterWatch
 from peerloom.transport import (
-    Channel,
     Endpoint,
     Faults,
     Home,
@@ -54,7 +54,7 @@ def exchange(posts, ids, pairs, round):
     for a, b in pairs:
         posts[a].send(ids[b], parcel(round, value=round + a))
     got = [posts[b].take(ids[a], round, 0, 5.0) for a, b in pairs]
-    assert all((letter.body == round + a).all() for letter, (a, _) in zip(got, pairs, strict=True))
+    assert all((numbers(letter) == round + a).all() for letter, (a, _) in zip(got, pairs, strict=True))
     return {letter.epoch for letter in got}
 
 
@@ -157,7 +157,7 @@ def test_what_lies_in_the_folder_and_what_runs_are_kept_the_same(tmp_path, ports
     """An operator's roster is taken up, a neighbour's is kept, a fork is counted and told with an alarm, once."""
     home = Home.create(tmp_path / "peer", "peer-0", (f"127.0.0.1:{ports[0]}",), found=True)
     alarms, first, key = [], home.roster, home.identity
-    run = RunIdentity("run", "spec", {0: Channel("float64", (1,))})
+    run = RunIdentity("run", "spec", {0: float_channel("float64", [1])})
     shape = Shape.of(experiment("DSpodFL"), 0)
     with (
         Endpoint(key, first, run, tmp_path / "state", ("127.0.0.1", 0), on_event=alarms.append) as post,

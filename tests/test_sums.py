@@ -7,11 +7,12 @@ from federation import LENGTH, federation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peerloom.transport import Channel, Faults, Flow, Inflow, MemoryNetwork, Outflow, Parcel, RunIdentity
+from peerloom.peers.floats import float_channel, from_body, to_body
+from peerloom.transport import Faults, Flow, Inflow, MemoryNetwork, Outflow, Parcel, RunIdentity
 
 BAD = Faults(loss=0.25, duplicate=0.25, delay=(0.0, 0.1), patience=0.1)
 N, MASS, STATE = 5, 0, 1
-RUN = RunIdentity("sums", "spec", {MASS: Channel("float64", (LENGTH,)), STATE: Channel("float64", (LENGTH,))})
+RUN = RunIdentity("sums", "spec", {MASS: float_channel("float64", [LENGTH]), STATE: float_channel("float64", [LENGTH])})
 DIGRAPH = federation(N, [(i, (i + 1) % N) for i in range(N)] + [(i, (i + 2) % N) for i in range(N)])
 GRAPH = federation(N, [(i, (i + k) % N) for i in range(N) for k in (1, -1)])
 
@@ -48,15 +49,16 @@ class Tracker:
     def hear(self):
         for peer, into in self.into.items():
             letter = self.post.newest(peer, MASS)
-            if letter is not None and (difference := into.receive(letter.body, letter.order)) is not None:
-                self.value = self.value + difference
+            came = letter and into.receive(from_body(letter.body, "float64"), letter.order)
+            if came is not None:
+                self.value = self.value + came
 
     def push(self, share):
         self.round += 1
         for peer, out in self.out.items():
             amount = share * self.value
             self.value = self.value - amount
-            self.post.send(peer, Parcel(MASS, self.round, 0, out.push(amount)), keep="newest")
+            self.post.send(peer, Parcel(MASS, self.round, 0, to_body(out.push(amount))), keep="newest")
 
     def work(self):
         self.hear()
@@ -87,13 +89,13 @@ class Averager(Tracker):
         for other in self.out:
             if other in self.flow:
                 letter = self.post.newest(other, STATE) if share else None
-                flow = letter and self.flow[other].meet(self.value, letter.body, share, letter.order)
+                flow = letter and self.flow[other].meet(self.value, from_body(letter.body, "float64"), share, letter.order)
                 if flow is not None:
                     self.value = self.value + flow
-                self.post.send(other, Parcel(MASS, self.round, 0, self.sigma(other)), keep="newest")
+                self.post.send(other, Parcel(MASS, self.round, 0, to_body(self.sigma(other))), keep="newest")
         for other in self.out:
             if other not in self.flow:
-                self.post.send(other, Parcel(STATE, self.round, 0, self.value), keep="newest")
+                self.post.send(other, Parcel(STATE, self.round, 0, to_body(self.value)), keep="newest")
 
     def sigma(self, target):
         return self.flow[target].out.sigma if target in self.flow else np.zeros(LENGTH)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from peerloom.errors import PeerloomError
 from peerloom.experiment import Experiment
+from peerloom.peers.floats import from_body, to_body
 from peerloom.peers.keep import Keep
 from peerloom.peers.row import RowRun, spec_hash
 from peerloom.peers.shape import Shape
@@ -42,7 +43,8 @@ class Liar:
 
     def send(self, peer: str, parcel: Parcel, keep: KeepHow = "every", repeat: bool = False) -> Receipt:
         """The parcel, changed."""
-        return self._post.send(peer, replace(parcel, body=self._change(np.array(parcel.body))), keep, repeat)
+        body = to_body(self._change(from_body(parcel.body, "float64")))
+        return self._post.send(peer, replace(parcel, body=body), keep, repeat)
 
 
 def lies(stage: Stage) -> list[Figure]:
@@ -76,9 +78,9 @@ def _run(stage: Stage, exp: Experiment, name: str, change: Change, largest: floa
     ring = [(k, (k + 1) % _PEERS) for k in range(_PEERS)]
     pairs = [*ring, *((b, a) for a, b in ring)]
     roster = federation(_PEERS, pairs, [f"127.0.0.1:{port}" for port in free_ports(_PEERS)])
-    shape = Shape.of(exp, 0, _DEADLINE)
+    shape = Shape.of(exp, 0, _DEADLINE, largest_norm=largest)
     run = RunIdentity("liars", spec_hash(exp), shape.channels)
-    settings = shape.settings(Settings(largest_norm=largest))
+    settings = shape.settings(Settings())
     folder, models = stage.folder / name.replace(" ", "-"), dict[int, torch.Tensor]()
 
     def work(row: int, post: Endpoint) -> None:

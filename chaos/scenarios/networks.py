@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from peerloom.transport import Channel, Endpoint, Parcel, RunIdentity, Settings
+from peerloom.peers.floats import float_channel
+from peerloom.transport import Endpoint, RunIdentity, Settings
 
-from ..ends import FLOATS, RUN, endpoint, federation, incoming, outgoing, parcel, until
+from ..ends import FLOATS, RUN, endpoint, federation, holds, incoming, outgoing, parcel, until
 from ..figures import Figure, Stage, at_least, at_most, exactly, told
 from ..switch import Line, Switch
 
@@ -67,7 +68,7 @@ class Traffic:
             got = self._b.take(self._a.me, wanted, 0, 600.0)
             now = time.monotonic()
             self.longest, self.last = max(self.longest, now - self.last), now
-            if isinstance(got, Parcel) and got.round == wanted and bool((got.body == wanted).all()):
+            if holds(got, wanted):
                 self.right += 1
             else:
                 self.wrong += 1
@@ -128,7 +129,7 @@ def lossy(stage: Stage) -> list[Figure]:
 def thin(stage: Stage) -> list[Figure]:
     """A vector far larger than the line is fast: it takes as long as it takes, and nobody takes that for silence."""
     floats = 2_500_000 if stage.quick else 12_500_000
-    run = replace(RUN, channels={0: Channel("float32", (floats,))})
+    run = replace(RUN, channels={0: float_channel("float32", [floats])})
     settings = Settings(dead=3.0)
     with _two_sides(stage, settings, run, rate=1e6, delay=0.02) as (_switch, a, b):
         until(lambda: outgoing(a).up, 30.0)
@@ -141,7 +142,7 @@ def thin(stage: Stage) -> list[Figure]:
         return [
             exactly(
                 f"{floats * 4 // 10**6} MB over 1 MB/s arrive whole",
-                isinstance(got, Parcel) and bool((got.body == 1).all()),
+                holds(got, 1),
                 True,
             ),
             told("time", spent, "s"),

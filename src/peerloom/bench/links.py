@@ -20,9 +20,10 @@ from ..errors import PeerError
 from ..experiment import Experiment
 from ..graphs import ring
 from ..peers.federation import found_on_this_machine
+from ..peers.floats import float_channel, to_body
 from ..peers.processes import context
 from ..problems import Classification, blobs
-from ..transport import Channel, Endpoint, Home, Parcel, RunIdentity, Settings
+from ..transport import Endpoint, Home, Parcel, RunIdentity, Settings
 from ..transport.roster import parse_address
 from ..transport.tls import client_context, server_context
 
@@ -76,7 +77,7 @@ def _checked(ours: Home, theirs: Home, sizes: Sizes) -> Iterator[Send]:
         with _endpoint(ours, sizes) as post:
 
             def send(channel: int, round: int, body: NDArray[np.float32]) -> None:
-                receipt = post.send(theirs.identity.id, Parcel(channel, round, 0, body), keep="newest")
+                receipt = post.send(theirs.identity.id, Parcel(channel, round, 0, to_body(body)), keep="newest")
                 if not post.settle([receipt], _PATIENCE):
                     raise PeerError(f"The other process did not answer within {_PATIENCE:.0f} seconds.")
 
@@ -87,7 +88,7 @@ def _checked(ours: Home, theirs: Home, sizes: Sizes) -> Iterator[Send]:
 
 
 def _endpoint(home: Home, sizes: Sizes) -> Endpoint:
-    run = RunIdentity("bench", "links", {k: Channel("float32", (many,)) for k, (many, _) in enumerate(sizes.values())})
+    run = RunIdentity("bench", "links", {k: float_channel("float32", [many]) for k, (many, _) in enumerate(sizes.values())})
     return Endpoint(home.identity, home.roster, run, home.state, parse_address(home.addresses[0]), Settings())
 
 

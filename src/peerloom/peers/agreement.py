@@ -27,6 +27,7 @@ from ..core.draw import uniform
 from ..errors import PeerError
 from ..transport import Channel, Inflow, Outflow, Parcel, Post
 from .background import Background
+from .floats import float_channel, from_body, to_body
 from .standing import Gauges
 
 __all__ = ["AGREEMENT", "Agreement", "Mean", "Sketch", "agreement_channel"]
@@ -42,7 +43,7 @@ _TOO_LIGHT = 1e-6  # a value whose weight is smaller says nothing yet
 
 def agreement_channel(n: int) -> Channel:
     """What travels: sketch, deviation, weight, and the version of the roster."""
-    return Channel("float64", (min(n, PLACES) + 3,))
+    return float_channel("float64", [min(n, PLACES) + 3])
 
 
 class Sketch:
@@ -82,14 +83,15 @@ class Mean:
         links = post.links()
         for peer in (link.peer for link in links if link.direction == "in"):
             parcel = post.newest(peer, AGREEMENT)
-            if parcel is not None and parcel.body[-1] == self._version:
-                came = self._into.setdefault(peer, Inflow(self._length + 1)).receive(parcel.body[:-1], parcel.order)
+            found = None if parcel is None else from_body(parcel.body, "float64")
+            if parcel is not None and found is not None and found[-1] == self._version:
+                came = self._into.setdefault(peer, Inflow(self._length + 1)).receive(found[:-1], parcel.order)
                 self._value = self._value + (0.0 if came is None else came)
         up = [link.peer for link in links if link.direction == "out" and link.up]
         share = self._value / (1 + len(up))
         for peer in up:
             sigma = self._out.setdefault(peer, Outflow(self._length + 1)).push(share)
-            post.send(peer, Parcel(AGREEMENT, 0, 0, np.append(sigma, self._version)), keep="newest")
+            post.send(peer, Parcel(AGREEMENT, 0, 0, to_body(np.append(sigma, self._version))), keep="newest")
             self._value = self._value - share
         weight = self._value[-1]
         return None if weight < _TOO_LIGHT else self._value[:-1] / weight

@@ -24,6 +24,7 @@ from ..core import Cargo, Delivery, Links
 from ..errors import PeerError
 from ..transport import Flow, Inflow, Outflow, Parcel, Post, Roster
 from .decisions import Tag
+from .floats import from_body, to_body
 from .shape import Shape
 from .wire import Memory, Pieces
 
@@ -83,7 +84,8 @@ class FreeWire:
                 came[k], arrived[k] = self._taken(tag[1], row, float(links.a[link]), mine, parcel, cargo), True
         for link, body in zip(out, bodies, strict=True):
             row = int(links.dst[link])
-            self._post.send(self._peers[row], Parcel(tag[1], *tag, self._given(tag[1], row, body, cargo)), keep="newest")
+            given = to_body(self._given(tag[1], row, body, cargo))
+            self._post.send(self._peers[row], Parcel(tag[1], *tag, given), keep="newest")
         return Delivery(torch.from_numpy(came).to(payload.dtype), arrived, np.ones(len(out), bool))
 
     def _follow(self, tag: Tag, workers: Ids) -> None:
@@ -102,7 +104,7 @@ class FreeWire:
         self, turn: int, row: int, weight: float, mine: Floats | None, parcel: Parcel, cargo: tuple[Cargo, ...]
     ) -> Floats:
         """What a neighbour's newest parcel means to this row now."""
-        parts, rest, column = list[Floats](), np.array(parcel.body, np.float64), 0
+        parts, rest, column = list[Floats](), from_body(parcel.body, "float64"), 0
         for part in cargo:
             place = (turn, row, column)
             theirs, rest = rest[: part.width], rest[part.width :]

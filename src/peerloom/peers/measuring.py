@@ -29,6 +29,7 @@ from ..experiment import Experiment
 from ..schedules import Bernoulli, from_seconds
 from ..transport import Channel, Parcel, Post
 from ..transport.files import write_whole
+from .floats import float_channel, from_body, to_body
 from .shape import Shape
 
 __all__ = ["FILE", "check_measured", "in_words", "known", "measure", "probes", "seconds_in"]
@@ -46,11 +47,8 @@ def probes(exp: Experiment, shape: Shape) -> dict[int, Channel]:
     """What travels while peers measure: tables, and vectors as large as the largest of a round."""
     if not exp.measures:
         return {}
-    largest = max(shape.channels.values(), key=lambda channel: max(channel.sizes))
-    return {
-        TABLE: Channel("float64", (_places(exp.graph),)),
-        PROBE: Channel(largest.dtype, (max(largest.lengths),)),
-    }
+    largest = max(channel.longest for channel in shape.channels.values())
+    return {TABLE: float_channel("float64", [_places(exp.graph)]), PROBE: Channel(largest, None, "probe")}
 
 
 @torch.no_grad()
@@ -131,7 +129,7 @@ def _gradient(exp: Experiment, row: int) -> float:
 
 def _message(post: Post, peer: str, probe: Channel) -> float:
     """From handing a vector over until the neighbour has said that it has it."""
-    body = np.zeros(max(probe.lengths), probe.dtype)
+    body = np.zeros(probe.longest, np.uint8)
     body.flags.writeable = False
 
     def send() -> None:
@@ -160,10 +158,10 @@ def _agreed(post: Post, table: Floats) -> Floats:
     while True:
         for peer in sources:
             if (parcel := post.newest(peer, TABLE)) is not None:
-                table = np.maximum(table, parcel.body)
+                table = np.maximum(table, from_body(parcel.body, "float64"))
         if not np.array_equal(table, said):
             for peer in targets:
-                post.send(peer, Parcel(TABLE, 0, 0, table), keep="newest")
+                post.send(peer, Parcel(TABLE, 0, 0, to_body(table)), keep="newest")
             said = table
         if table.all():
             return table

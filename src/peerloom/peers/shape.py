@@ -16,6 +16,7 @@ from ..experiment import Experiment
 from ..schedules import Bernoulli
 from ..transport import Channel, Settings
 from .decisions import Tag
+from .floats import float_channel
 
 __all__ = ["AHEAD", "CHANNEL", "Shape"]
 
@@ -46,10 +47,18 @@ class Shape:
     outlasts: bool = False
     deadline: float | None = None
     free: bool = False  # peers wait for nobody
+    largest_norm: float | None = None  # longer rows of neighbours are refused here
 
     @classmethod
     @torch.no_grad()
-    def of(cls, exp: Experiment, row: int, deadline: float | None = None, free: bool = False) -> Shape:
+    def of(
+        cls,
+        exp: Experiment,
+        row: int,
+        deadline: float | None = None,
+        free: bool = False,
+        largest_norm: float | None = None,
+    ) -> Shape:
         """Two rounds with nobody tell."""
         probe = _Probe()
         # Whatever is measured later, the same travels.
@@ -60,8 +69,8 @@ class Shape:
         layers = {turn: _layer(exp, links) for turn, links in probe.links.items()}
         needs = exp.algorithm.needs
         outlasts = needs.links == "any" and needs.carries == MODELS
-        name = type(exp.algorithm).__name__
-        return cls(name, probe.cargo, layers, exp.dtype, needs.symmetric, needs.keeps_mean, outlasts, deadline, free)
+        name, travels = type(exp.algorithm).__name__, (probe.cargo, layers, exp.dtype)
+        return cls(name, *travels, needs.symmetric, needs.keeps_mean, outlasts, deadline, free, largest_norm)
 
     def check_outlasts(self, name: str) -> None:
         """Refuse to go on without a peer that was taken from the roster, under a rule that counts on it."""
@@ -86,9 +95,9 @@ class Shape:
     def channels(self) -> dict[int, Channel]:
         """What may travel: rows on one channel, or, where peers wait for nobody, every mixing on its own."""
         if self.free:
-            return {turn: Channel("float64", (self.free_width(turn),)) for turn in self.cargo}
+            return {turn: float_channel("float64", [self.free_width(turn)], self.largest_norm) for turn in self.cargo}
         widths = {sum(part.width for part in parts) for parts in self.cargo.values()}
-        return {CHANNEL: Channel(self.dtype, tuple(sorted(widths)))}
+        return {CHANNEL: float_channel(self.dtype, widths, self.largest_norm)}
 
     def free_width(self, turn: int) -> int:
         """Numbers of a parcel where peers wait for nobody: models that flow travel with what was moved so far."""
@@ -104,7 +113,7 @@ class Shape:
 
     @property
     def _largest(self) -> int:
-        return max(size for channel in self.channels.values() for size in channel.sizes)
+        return max(channel.longest for channel in self.channels.values())
 
     @property
     def remember(self) -> int:

@@ -139,6 +139,8 @@ class Site:
     """Keep every event of every link."""
     metrics: str = ""
     """Serve metrics there, host:port."""
+    largest_norm: float | None = None
+    """Refuse rows of neighbours whose Euclidean norm exceeds this."""
     code: Loader | None = None
     """How code that the experiment names is loaded; by default the site's own `site.toml` decides."""
 
@@ -167,7 +169,7 @@ def start_peer(
         check_free(exp)
     check_measured(exp)
     exp = with_samples(exp, row, site.data, site.label)
-    shape = Shape.of(exp, row, site.deadline, site.free)
+    shape = Shape.of(exp, row, site.deadline, site.free, site.largest_norm)
     channels = shape.channels | probes(exp, shape) | {AGREEMENT: agreement_channel(exp.problem.n)}
     run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), channels)
     write_whole(folder / "experiment.toml", text.encode())

@@ -15,6 +15,7 @@ from ..core import Cargo, Delivery, Late, Links
 from ..errors import PeerError
 from ..transport import Parcel, Post, Receipt, Roster, Skipped, Wanted
 from .decisions import Decision, Journal, Tag
+from .floats import from_body, to_body
 from .sent import Sent, SentLog
 from .shape import AHEAD, CHANNEL, Shape
 
@@ -112,7 +113,7 @@ class PostWire:
             if row in deaf:  # it was waited for all the same: rounds that wait for nobody would soon be over
                 continue
             if isinstance(answer, Parcel):
-                came[k], arrived[k] = answer.body, True
+                came[k], arrived[k] = self._row_in(answer), True
             else:
                 kind: Literal["skipped", "missed"] = "skipped" if isinstance(answer, Skipped) else "missed"
                 made.append(Decision(kind, *tag, row))
@@ -219,7 +220,7 @@ class PostWire:
 
     def _handed_over(self, row: int, link: int, parcel: Parcel) -> Late:
         tag, own = (parcel.round, parcel.turn), self._own.pop((row, (parcel.round, parcel.turn)), None)
-        body = torch.from_numpy(np.array(parcel.body))
+        body = torch.from_numpy(np.array(self._row_in(parcel)))
         return Late(tag, link, body, None if own is None else torch.from_numpy(np.array(own)))
 
     def _crowded(self, row: int) -> bool:
@@ -239,11 +240,15 @@ class PostWire:
 
     def _send(self, sent: Sent, repeat: bool = False) -> None:
         peer = self._peers[sent.row]
-        receipt = self._post.send(peer, Parcel(CHANNEL, sent.round, sent.turn, sent.body), repeat=repeat)
+        receipt = self._post.send(peer, Parcel(CHANNEL, sent.round, sent.turn, to_body(sent.body)), repeat=repeat)
         self._under_way[peer].append(receipt)
         self._log.add(sent, receipt)
         if repeat:
             self._repeated[peer] = receipt
+
+    def _row_in(self, parcel: Parcel) -> Vector:
+        """The row that a parcel carries; `_send` is the other way."""
+        return from_body(parcel.body, self._shape.dtype)
 
 
 def _once(rows: NDArray[Any]) -> list[Vector]:

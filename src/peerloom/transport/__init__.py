@@ -4,7 +4,7 @@ An engine needs `Endpoint` (over TLS, or one of a `MemoryNetwork` in tests: both
 
 ```text
 identity = Identity.load(folder)                       roster = RosterBook(folder / "roster.json", founder).current
-run = RunIdentity("run-7", spec_hash, {0: Channel("float32", (n,))})
+run = RunIdentity("run-7", spec_hash, {0: Channel(4 * n, check, "float32 rows")})
 with Endpoint(identity, roster, run, state_dir, listen=("0.0.0.0", 7400)) as post:
     for peer in roster.targets(post.me):               # synchronous: every parcel, in order
         post.send(peer, Parcel(0, round, turn, x))
@@ -29,6 +29,7 @@ from .roster import Link, Member, Roster, RosterForkError
 from .rosterbook import RosterBook
 from .sums import Flow, Inflow, Outflow
 from .types import (
+    Body,
     Channel,
     Event,
     Keep,
@@ -36,6 +37,7 @@ from .types import (
     OutboxFullError,
     Parcel,
     Receipt,
+    RefusedError,
     RunIdentity,
     Settings,
     Skipped,
@@ -44,6 +46,7 @@ from .types import (
 )
 
 __all__ = [
+    "Body",
     "Channel",
     "CrashedError",
     "Endpoint",
@@ -68,6 +71,7 @@ __all__ = [
     "Parcel",
     "Post",
     "Receipt",
+    "RefusedError",
     "Roster",
     "RosterBook",
     "RosterForkError",

@@ -47,7 +47,7 @@ class TlsCarrier:
 
     def __init__(self, board: Board, credentials: Credentials, listen: tuple[str, int]) -> None:
         self._board, self._credentials = board, credentials
-        largest = max(size for channel in board.run.channels.values() for size in channel.sizes)
+        largest = max(channel.longest for channel in board.run.channels.values())
         self._carry: InTurns | Alone = InTurns() if largest <= board.settings.turns else Alone()
         self._listener = Listener(board, credentials, self._carry, listen)
         self._links: dict[str, OutLink] = {}

@@ -122,10 +122,11 @@ class Endpoint:
         """Queue a parcel for a neighbour; returns at once."""
         board, parcel = self._board, parcel.frozen()
         channel = board.run.channels.get(parcel.channel)
-        if channel is None or channel.dtype != parcel.dtype or len(parcel.body) not in channel.lengths:
+        if channel is None or len(parcel.body) > channel.longest:
+            most = f"up to {channel.longest} bytes ({channel.form})" if channel else "nothing"
             raise ConfigError(
-                f"Channel {parcel.channel} carries {channel if channel else 'nothing'}, not {len(parcel.body)} numbers of "
-                f"{parcel.dtype}. Channels are agreed on in RunIdentity."
+                f"Channel {parcel.channel} carries {most}, not {len(parcel.body)} bytes. Channels are agreed on in "
+                "RunIdentity."
             )
         with board.lock:
             self._go_on()

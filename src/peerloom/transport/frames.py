@@ -1,8 +1,8 @@
-"""The form of what travels: a fixed prefix, a small header of known fields, and a raw vector. Pure functions, no pickle.
+"""The form of what travels: a fixed prefix, a small header of known fields, and raw bytes. Pure functions, no pickle.
 
     prefix  "PLM1" | u8 version | u8 kind | u16 zero | u32 header length | u64 body length | u64 digest
     header  a msgpack map; each kind has its own closed set of fields
-    body    little-endian floats (DATA) or JSON (ROSTER, JOIN); no other kind has one
+    body    what the channel carries (DATA) or JSON (ROSTER, JOIN); no other kind has one
     seal    u64 digest, where there is a body: summed up while it is sent, so that the first byte need not wait
 
 A digest is xxh3, seeded with the length of the body: that of the prefix of the header, that of the seal of header and body.
@@ -43,7 +43,7 @@ _PREFIX = struct.Struct("!4sBBHIQQ")
 _SEAL = struct.Struct("!Q")
 _MAGIC = b"PLM1"
 PREFIX_LENGTH = _PREFIX.size
-VERSION = 3
+VERSION = 4
 _LONGEST_HEADER = 4096
 _LARGEST_COUNT = 2**63 - 1
 
@@ -106,10 +106,6 @@ def _flag(value: Any) -> bool:
     return type(value) is bool
 
 
-def _dtype(value: Any) -> bool:
-    return value in ("float32", "float64")
-
-
 def _keep(value: Any) -> bool:
     return value in ("every", "newest")
 
@@ -126,7 +122,7 @@ _SCHEMA: Mapping[Kind, Mapping[str, Callable[[Any], bool]]] = {
         "life": _count,
     },
     Kind.HELLO_OK: {"incarnation": _count, "last": _pair, "want": _count, "roster_version": _count},
-    Kind.DATA: {"channel": _count, "round": _count, "turn": _count, "dtype": _dtype, "keep": _keep, "ask": _flag, **_ORDER},
+    Kind.DATA: {"channel": _count, "round": _count, "turn": _count, "keep": _keep, "ask": _flag, **_ORDER},
     Kind.SKIP: {"round": _count, **_ORDER},
     Kind.ACK: {"seq": _count, "result": _word, "roster_version": _count},
     Kind.REFUSE: {"seq": _count, "why": _word},

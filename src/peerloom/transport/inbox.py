@@ -2,55 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
+from .types import Keep, Parcel, RefusedError, Skipped
 
-from ..errors import PeerError
-from .types import Keep, Parcel, Skipped
-
-__all__ = ["Inbox", "Judge", "RefusedError"]
+__all__ = ["Inbox"]
 
 Result = Literal["applied", "duplicate", "stale"]
-
-
-class RefusedError(PeerError):
-    """A frame of a known peer that is not taken; `why` is one of a few fixed words."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"A frame of a known peer was refused: {why}.")
-        self.why = why
-
-
-class Judge:
-    """Refuses NaN, infinities and, if a bound is set, vectors that are too long.
-
-    It is shown a vector in one or in many pieces: as they come in, each is still in the cache.
-    """
-
-    def __init__(self, dtype: np.dtype[Any], largest_norm: float | None = None) -> None:
-        self._dtype, self._largest_norm = dtype, largest_norm
-        self._finite, self._squares = True, 0.0
-
-    def look(self, piece: memoryview) -> None:
-        """See some more of the vector; `rule` tells."""
-        values = np.frombuffer(piece, self._dtype)
-        if not len(values):
-            return
-        with np.errstate(all="ignore"):  # a neighbour's numbers may be anything
-            # All are finite exactly if the largest and the least are, since NaN outdoes both: less to write than isfinite.
-            self._finite = self._finite and math.isfinite(values.max()) and math.isfinite(values.min())
-            if self._largest_norm is not None:
-                self._squares += float(np.square(values, dtype=np.float64).sum())
-
-    def rule(self) -> None:
-        """Refuse what was seen, or let it pass."""
-        if not self._finite:
-            raise RefusedError("not_finite")
-        if self._largest_norm is not None and not math.sqrt(self._squares) <= self._largest_norm:
-            raise RefusedError("norm")
 
 
 class Inbox:

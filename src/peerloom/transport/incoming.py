@@ -10,12 +10,12 @@ import numpy as np
 from .board import Board
 from .failpoints import hit
 from .frames import FrameError, Kind
-from .inbox import Inbox, Judge, RefusedError
+from .inbox import Inbox
 from .reasons import FAREWELLS
 from .stream import Stream, Waiting
 from .tls import reason_of
 from .turns import Carry, Talk, Turn, Wait
-from .types import Parcel
+from .types import Parcel, RefusedError
 
 __all__ = ["Incoming"]
 
@@ -27,7 +27,7 @@ class Incoming:
         self._board, self._stream, self._peer, self._incarnation = board, stream, peer, incarnation
         self._turn = Turn(self._listening(), stream)
         self._edge = board.edges["in", peer]
-        self._largest = max(size for channel in board.run.channels.values() for size in channel.sizes)
+        self._largest = max(channel.longest for channel in board.run.channels.values())
 
     def run(self, carry: Carry, dismiss: Callable[[str, Stream], bool]) -> None:
         """Answer until the other side says goodbye or the connection breaks; then `dismiss` it."""
@@ -106,7 +106,7 @@ class Incoming:
             raise FrameError("oversized", f"{size} bytes")  # ends the connection: so much is not even read past
         try:
             channel = board.run.channels.get(header["channel"])
-            if channel is None or header["dtype"] != channel.dtype or size not in channel.sizes:
+            if channel is None or size > channel.longest:
                 raise RefusedError("wrong_shape")
             with board.lock:
                 new = self._inbox().admit(header["epoch"], (header["incarnation"], header["seq"]), board.roster.epoch)
@@ -116,11 +116,11 @@ class Incoming:
         if not new:
             yield from self._stream.skipping(frame)
             return "duplicate"
-        body = np.empty(size // channel.number.itemsize, channel.number)
-        judge = Judge(body.dtype, board.settings.largest_norm)
-        yield from self._stream.filling(frame, body.data.cast("B"), board.settings.heartbeat, judge.look)
-        judge.rule()
+        body = np.empty(size, np.uint8)
+        yield from self._stream.filling(frame, body.data, board.settings.heartbeat)
         body.flags.writeable = False
+        if channel.check is not None:
+            channel.check(body.data)
         order = header["epoch"], header["incarnation"], header["seq"]
         parcel = Parcel(header["channel"], header["round"], header["turn"], body, self._peer, *order)
         hit("before_apply")

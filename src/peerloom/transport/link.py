@@ -239,9 +239,9 @@ class OutLink(threading.Thread):
             yield from stream.sending(Kind.SKIP, {"round": entry.round, **order})
         else:
             parcel = entry.parcel
-            place = {"channel": parcel.channel, "round": parcel.round, "turn": parcel.turn, "dtype": parcel.dtype}
+            place = {"channel": parcel.channel, "round": parcel.round, "turn": parcel.turn}
             how = {"keep": entry.keep, "ask": entry.asks}
-            yield from stream.sending(Kind.DATA, {**place, **how, **order}, parcel.body.data.cast("B"))
+            yield from stream.sending(Kind.DATA, {**place, **how, **order}, parcel.body.data)
         hit("after_send_before_ack")
         if not entry.asks:
             return

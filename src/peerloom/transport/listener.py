@@ -12,13 +12,13 @@ from typing import Any
 from ..errors import PeerError
 from .board import Board
 from .frames import VERSION, FrameError, Kind
-from .inbox import RefusedError
 from .incoming import Incoming
 from .link import Credentials
 from .roster import parse_address
 from .stream import Stream, tune
 from .tls import peer_of, reason_of
 from .turns import Carry
+from .types import RefusedError
 
 __all__ = ["Listener"]
 

@@ -18,10 +18,9 @@ from .baton import Baton, CrashedError
 from .board import Board
 from .endpoint import Endpoint
 from .history import History
-from .inbox import Judge, RefusedError
 from .outbox import Entry
 from .roster import Roster
-from .types import Event, RunIdentity, Settings
+from .types import Event, RefusedError, RunIdentity, Settings
 
 __all__ = ["CrashedError", "Faults", "MemoryNetwork"]
 
@@ -282,9 +281,9 @@ class MemoryNetwork:
                 full = entry.keep == "every" and len(inbox) >= receiver.settings.inbox
                 if full and (incarnation, seq) > inbox.last and (parcel.round, parcel.turn) >= inbox.floor:
                     return False  # no room: it is sent again after a while
-                judge = Judge(parcel.body.dtype, receiver.settings.largest_norm)
-                judge.look(parcel.body.data)
-                judge.rule()
+                check = receiver.run.channels[parcel.channel].check
+                if check is not None:
+                    check(parcel.body.data)
                 result = inbox.deliver(parcel, entry.keep, mine)
         except RefusedError as refusal:
             if not asks:

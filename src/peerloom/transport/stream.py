@@ -8,7 +8,7 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .failpoints import hit
@@ -115,21 +115,14 @@ class Stream:
         packed = yield from self._take(head.header_length)
         return Waiting(head, read_header(head, packed), packed)
 
-    def filling(
-        self,
-        frame: Waiting,
-        into: memoryview,
-        tell_every: float = math.inf,
-        look: Callable[[memoryview], None] = lambda piece: None,
-    ) -> Talk[None]:
-        """As `body`; says now and then that it advances, if asked to, and shows piece after piece to `look`."""
+    def filling(self, frame: Waiting, into: memoryview, tell_every: float = math.inf) -> Talk[None]:
+        """As `body`; says now and then that it advances, if asked to."""
         digest = digest_of(frame.packed, frame.head.body_length)
         done, told = 0, time.monotonic()
         while done < len(into):
-            piece = into[done : done + 4 * _CHUNK]  # summed and looked at while it is still in the cache
+            piece = into[done : done + 4 * _CHUNK]  # summed while it is still in the cache
             yield from self._fill(piece)
             digest.update(piece)
-            look(piece)
             done += len(piece)
             if time.monotonic() - told > tell_every:
                 told = time.monotonic()

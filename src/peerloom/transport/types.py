@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, PeerError
 
 __all__ = [
+    "Body",
     "Channel",
     "Event",
     "Keep",
@@ -23,6 +23,7 @@ __all__ = [
     "OutboxFullError",
     "Parcel",
     "Receipt",
+    "RefusedError",
     "RunIdentity",
     "Settings",
     "Skipped",
@@ -32,41 +33,38 @@ __all__ = [
 
 Keep = Literal["every", "newest"]
 Outcome = Literal["pending", "acked", "superseded", "refused"]
-Vector = NDArray[np.floating[Any]]
-
-_DTYPES = ("float32", "float64")
-_NAMES = {np.dtype(name).newbyteorder("<"): name for name in _DTYPES}  # NumPy works a name out anew whenever it is asked
+Body = NDArray[np.uint8]  # one-dimensional, read-only
+Check = Callable[[memoryview], None]
 
 
 class OutboxFullError(PeerError):
     """More parcels wait for one peer than `Settings.outbox` allows; nothing was queued."""
 
 
+class RefusedError(PeerError):
+    """A frame of a known peer that is not taken; `why` is one of a few fixed words."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"A frame of a known peer was refused: {why}.")
+        self.why = why
+
+
 @dataclass(frozen=True)
 class Channel:
-    """What one numbered channel carries: vectors of one dtype whose length is one of those agreed.
+    """What one numbered channel carries: bodies of up to `longest` bytes.
 
-    A receiver refuses any other length before it allocates a byte for it.
+    A longer body is refused before memory is allocated for it. `check` judges a whole body before it is
+    acknowledged: it returns, or raises `RefusedError` with a reason. `form` describes the bodies in a few
+    words; peers whose forms differ do not talk to each other.
     """
 
-    dtype: str
-    lengths: tuple[int, ...]
+    longest: int
+    check: Check | None = field(compare=False)
+    form: str
 
     def __post_init__(self) -> None:
-        if self.dtype not in _DTYPES:
-            raise ConfigError(f"A channel carries {' or '.join(_DTYPES)}, not '{self.dtype}'.")
-        if not self.lengths or min(self.lengths) < 1:
-            raise ConfigError(f"A channel needs lengths of at least 1, found {self.lengths}.")
-
-    @cached_property
-    def number(self) -> np.dtype[np.floating]:
-        """One of the numbers, as it travels."""
-        return np.dtype(self.dtype).newbyteorder("<")
-
-    @cached_property
-    def sizes(self) -> frozenset[int]:
-        """The lengths in bytes."""
-        return frozenset(length * self.number.itemsize for length in self.lengths)
+        if self.longest < 0:
+            raise ConfigError(f"A channel carries bodies of 0 bytes or more, not of {self.longest}.")
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ class RunIdentity:
     """Which run this is. Two peers talk only if all of it is equal: run, model specification, channels.
 
     `run_id` names the run, `spec_hash` is the hash of whatever defines model and experiment (the engine decides),
-    `channels` says which vectors may travel.
+    `channels` says what may travel.
     """
 
     run_id: str
@@ -91,16 +89,16 @@ class RunIdentity:
     @property
     def agreement(self) -> str:
         """One hash of the specification and the channels: what HELLO compares."""
-        channels = {str(number): [c.dtype, sorted(c.lengths)] for number, c in self.channels.items()}
+        channels = {str(number): [channel.longest, channel.form] for number, channel in self.channels.items()}
         text = json.dumps([self.spec_hash, channels], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
 class Parcel:
-    """One vector on one channel of one link, in one round and turn.
+    """One body on one channel of one link, in one round and turn.
 
-    `body` is one-dimensional, float32 or float64. A read-only array is sent as it is, a writeable one is copied first.
+    `body` is a one-dimensional array of bytes. A read-only one is sent as it is, a writeable one is copied first.
     The last four fields are filled in for parcels that arrive: who sent it, in which epoch, and its place in the order
     (incarnation, seq), which only ever grows on one link.
     """
@@ -108,16 +106,11 @@ class Parcel:
     channel: int
     round: int
     turn: int
-    body: Vector
+    body: Body
     peer: str = ""
     epoch: int = 0
     incarnation: int = 0
     seq: int = 0
-
-    @property
-    def dtype(self) -> str:
-        """'float32' or 'float64'."""
-        return _NAMES[self.body.dtype]
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -125,14 +118,13 @@ class Parcel:
         return self.epoch, self.incarnation, self.seq
 
     def frozen(self) -> Parcel:
-        """The same parcel over a contiguous little-endian array that nobody can change."""
-        body = np.asarray(self.body)
-        fits = body.ndim == 1 and body.dtype in _NAMES and body.flags.c_contiguous
-        if fits and body is self.body and not body.flags.writeable:
+        """The same parcel over a contiguous array of bytes that nobody can change."""
+        body = self.body
+        if body.ndim != 1 or body.dtype != np.uint8:
+            raise ConfigError(f"A parcel carries bytes (uint8, one dimension), not {body.dtype} of shape {body.shape}.")
+        if body.flags.c_contiguous and not body.flags.writeable:
             return self
-        if body.ndim != 1 or body.dtype.newbyteorder("<") not in _NAMES:
-            raise ConfigError(f"A parcel carries one float32 or float64 vector, not {body.dtype} of shape {body.shape}.")
-        body = body.astype(body.dtype.newbyteorder("<"), order="C", copy=True)
+        body = body.copy()
         body.flags.writeable = False
         return replace(self, body=body)
 
@@ -241,7 +233,5 @@ class Settings:
     """The same, for any one address."""
     congestion: Literal["auto", "off"] = "auto"
     """'auto' uses BBR where the kernel has it; it is worth a lot on lossy links."""
-    largest_norm: float | None = None
-    """Refuse a parcel whose Euclidean norm exceeds this."""
     turns: int = 1 << 18
     """Up to so many bytes a parcel all links take turns in one thread; above, each has its own."""

@@ -59,8 +59,8 @@ def start(
     def tell(text: str) -> None:
         err.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    settings = Settings(wait=wait, dead=dead, largest_norm=largest_norm)
-    site = Site(data, label, listen, deadline, free, settings, history, metrics)
+    settings = Settings(wait=wait, dead=dead)
+    site = Site(data, label, listen, deadline, free, settings, history, metrics, largest_norm)
     code = serve(folder, file, site, log_json=log_json, say=tell)
     raise typer.Exit(code)
 
