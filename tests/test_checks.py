@@ -6,13 +6,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from peerloom.recipes import RECIPES, Form, Found, Part, Reading, outcome
-from peerloom.recipes.checks import decide
-from peerloom.recipes.claims import across, ahead, best_point, close, grows, order, printed, steady
-from peerloom.recipes.page import to_html
-from peerloom.recipes.readings import middle, quartiles
-from peerloom.recipes.summary import to_markdown
+from peerloom.papers.recipes import RECIPES, Form, Part, outcome
+from peerloom.papers.recipes.checks import decide
+from peerloom.papers.recipes.claims import across, ahead, best_point, close, grows, order, printed, steady
+from peerloom.papers.recipes.page import to_html
+from peerloom.papers.recipes.summary import to_markdown
 from peerloom.runs import Run
+from peerloom.sweeps.readings import Found, Reading, middle, quartiles
 
 END = Reading("mean_accuracy")
 LOSS = Reading("average_loss")

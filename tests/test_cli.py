@@ -143,7 +143,7 @@ def test_an_interruption_is_said(monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("peerloom.cli.reproduce.list_command", interrupted)
+    monkeypatch.setattr("peerloom.papers.reproduce.list_command", interrupted)
     monkeypatch.setattr("sys.argv", ["peerloom", "reproduce"])
     with pytest.raises(SystemExit) as ended:
         main()

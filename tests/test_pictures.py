@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 
 from peerloom.cli.app import Format
 from peerloom.core import ConfigError
-from peerloom.recipes import RECIPES
-from peerloom.recipes.pictures import pictures
-from peerloom.recipes.readings import Found, Reading
-from peerloom.recipes.sweeps import factors_of
+from peerloom.papers.recipes import RECIPES
+from peerloom.papers.recipes.pictures import pictures
 from peerloom.reports.canvas import Canvas
 from peerloom.reports.export import FORMATS, export
 from peerloom.reports.picture import Bars, Bubbles, Cells, Dot, Dots, Line, Lines, Picture
@@ -26,6 +24,8 @@ from peerloom.reports.plots import report_pictures
 from peerloom.reports.scales import Along, Scale, span_of, spans_decades
 from peerloom.reports.sheet import NARROW, WIDE, draw
 from peerloom.runs import Run
+from peerloom.sweeps.figures import factors_of
+from peerloom.sweeps.readings import Found, Reading
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '<script>&"'

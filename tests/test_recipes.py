@@ -9,17 +9,18 @@ from xml.etree import ElementTree
 import pytest
 from test_cli import peerloom
 
-from peerloom.cli.reproduce import estimate_command, list_command, reproduce_command, summary_command
 from peerloom.config import comparison_from
 from peerloom.core import ConfigError, DataError
+from peerloom.papers.recipes import ALIASES, RECIPES, Form, outcome
+from peerloom.papers.recipes.checks import Check, Part
+from peerloom.papers.recipes.estimate import estimate
+from peerloom.papers.recipes.pictures import pictures
+from peerloom.papers.recipes.reasons import REASONS
+from peerloom.papers.reproduce import estimate_command, list_command, reproduce_command, summary_command
 from peerloom.problems import Classification
-from peerloom.recipes import ALIASES, RECIPES, Form, Found, outcome
-from peerloom.recipes.checks import Check, Part
-from peerloom.recipes.estimate import estimate
-from peerloom.recipes.pictures import pictures
-from peerloom.recipes.reasons import REASONS
 from peerloom.reports.sheet import NARROW, draw
 from peerloom.runs import RunFolder, folder_name, simulate
+from peerloom.sweeps import Found
 
 pytestmark = pytest.mark.filterwarnings("ignore::peerloom.errors.Caution")
 

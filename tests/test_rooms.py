@@ -16,7 +16,7 @@ SIBLINGS = {"algorithms", "graphs", "messages", "problems", "schedules"}
 
 # From the ground up. A room may import those below its line; siblings on one line never import each other.
 FLOORS = [
-    {"errors"},
+    {"errors", "extensions"},
     {"code"},
     {"core", "transport"},
     {"datasets"},
@@ -29,8 +29,9 @@ FLOORS = [
     {"runs"},
     {"peers"},
     {"reports", "bench", "testing"},
-    {"recipes"},
+    {"sweeps"},
     {"cli"},
+    {"papers"},
 ]
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem in FLOOR)

@@ -8,12 +8,12 @@ import pytest
 
 from peerloom import graphs
 from peerloom.core import Draws
+from peerloom.papers.theorems import depositum, dspodfl, mll_sgd, pame
+from peerloom.papers.theorems import dspodfl_nonconvex as nonconvex
+from peerloom.papers.theorems import spod_gt_recursion as recursion
+from peerloom.papers.theorems.spod_gt import Mixing
 from peerloom.schedules import Bernoulli, laws
-from peerloom.theory import depositum, dspodfl, mll_sgd, pame
-from peerloom.theory import dspodfl_nonconvex as nonconvex
-from peerloom.theory import spod_gt_recursion as recursion
 from peerloom.theory.matrices import second_modulus
-from peerloom.theory.spod_gt import Mixing
 
 PAGE = Path(__file__).parent.parent / "docs" / "theory.md"
 SEEDS = range(1, 21)

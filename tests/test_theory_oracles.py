@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerloom import graphs
-from peerloom.theory import dspodfl, dspodfl_pl, mll_sgd, pame
-from peerloom.theory import dspodfl_nonconvex as nonconvex
-from peerloom.theory import spod_gt_recursion as recursion
-from peerloom.theory.spod_gt import Mixing
+from peerloom.papers.theorems import dspodfl, dspodfl_pl, mll_sgd, pame
+from peerloom.papers.theorems import dspodfl_nonconvex as nonconvex
+from peerloom.papers.theorems import spod_gt_recursion as recursion
+from peerloom.papers.theorems.spod_gt import Mixing
 
 
 @st.composite

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerloom import graphs
-from peerloom.theory import Bound, depositum, dspodfl, dspodfl_pl, matrices, mll_sgd, pame
-from peerloom.theory import dspodfl_nonconvex as nonconvex
-from peerloom.theory import spod_gt_recursion as recursion
+from peerloom.papers.theorems import depositum, dspodfl, dspodfl_pl, mll_sgd, pame
+from peerloom.papers.theorems import dspodfl_nonconvex as nonconvex
+from peerloom.papers.theorems import spod_gt_recursion as recursion
+from peerloom.papers.theorems.spod_gt import Mixing
+from peerloom.theory import Bound, matrices
 from peerloom.theory.shape import diameter, distances, edge_utility, shape_of
-from peerloom.theory.spod_gt import Mixing
 
 
 def ones(graph):

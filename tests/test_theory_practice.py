@@ -8,10 +8,11 @@ from peerloom import graphs
 from peerloom.algorithms import DGD, DSGD, MLLSGD, DSpodFL, PairwiseGossip, PaME, SpodGT
 from peerloom.core import DivergedError
 from peerloom.messages import Coordinates
+from peerloom.papers.theorems import dspodfl, mll_sgd
+from peerloom.papers.theorems import dspodfl_nonconvex as nonconvex
 from peerloom.problems import Quadratic
 from peerloom.schedules import Bernoulli, Every, HubRounds, OneEdge, Sampled
-from peerloom.theory import advise, dspodfl, mll_sgd
-from peerloom.theory import dspodfl_nonconvex as nonconvex
+from peerloom.theory import advise
 from peerloom.theory.constants import estimate
 from peerloom.theory.contraction import contraction, rounds_to_agree
 from peerloom.theory.costs import costs

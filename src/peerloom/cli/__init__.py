@@ -1,8 +1,5 @@
 """The command line: `main` and, below it, one module per group of commands."""
 
-from .app import app, main
-from .peer import peer_app
+from .app import main
 
 __all__ = ["main"]
-
-app.add_typer(peer_app, name="peer")

@@ -13,10 +13,12 @@ import typer
 from rich.console import Console
 
 from .. import __version__
+from .commands import Commands, PeerCommands
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
+    cls=Commands,
     help="Decentralized federated learning: many peers, private data, one model, no server.",
     epilog="Exit codes: 0 done, 2 wrong usage or configuration, 3 diverged, 4 data missing, 5 peer failed, 130 interrupted.",
     no_args_is_help=True,
@@ -27,6 +29,13 @@ app = typer.Typer(
 
 data = typer.Typer(help="Public data sets: what is on this machine, and how to get the rest.", no_args_is_help=True)
 app.add_typer(data, name="data")
+
+peer = typer.Typer(
+    cls=PeerCommands,
+    help="Peers on real machines: identity, membership, and what a site needs to join.",
+    no_args_is_help=True,
+)
+app.add_typer(peer, name="peer")
 
 out = Console()
 err = Console(stderr=True)
@@ -156,58 +165,6 @@ def list_(
     from .listing import list_command
 
     list_command(None if kind is None else kind.value, as_json)
-
-
-@app.command()
-def reproduce(
-    paper: Annotated[str | None, typer.Argument(help="A paper, such as dspodfl. Without it, all are listed.")] = None,
-    figure: Annotated[
-        str | None, typer.Argument(help="A figure or table, such as fig2b. Without it, all are listed.")
-    ] = None,
-    tiny: Annotated[bool, typer.Option("--tiny", help="In seconds, to see that it works; no claim is tested.")] = False,
-    fit: Annotated[
-        bool, typer.Option("--fit", help="Smaller than the paper's, for two cores; the output says how.")
-    ] = False,
-    compat: Annotated[bool, typer.Option("--compat", help="What the authors' code did, where it differs.")] = False,
-    seeds: Annotated[int | None, typer.Option(help="The first so many of the recipe's seeds. By default all.")] = None,
-    point: Annotated[
-        list[str] | None, typer.Option("--point", metavar="NAME", help="Only this point; may be repeated. By default all.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="A.B=VALUE", help="Change a value of every experiment.")
-    ] = None,
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="Run nothing; time a few rounds and say how long all would take here.")
-    ] = False,
-    jobs: Jobs = 1,
-    out_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Where to keep the runs, by default runs/PAPER-FIGURE; or what --estimate finds."
-        ),
-    ] = None,
-    summary: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="DIR",
-            help="Collect the verdicts below this folder into one page with pictures (--out names it); may be repeated.",
-        ),
-    ] = None,
-    formats: Export = None,
-    as_json: Json = False,
-) -> None:
-    """Run a paper's figure or table, and hold its claims to what is seen. The same command goes on after a stop."""
-    from ..recipes import Form
-    from .reproduce import estimate_command, list_command, reproduce_command, summary_command
-
-    if summary:
-        return summary_command(summary, out_dir, as_json)
-    if paper is None or figure is None:
-        return list_command(paper, as_json)
-    form = Form(tiny=tiny, fit=fit, compat=compat, seeds=seeds, points=point, settings=set_ or ())
-    if estimate:
-        return estimate_command(paper, figure, form, out_dir, as_json)
-    return reproduce_command(paper, figure, form, jobs, out_dir, [*(formats or [])], as_json)
 
 
 @app.command()

@@ -16,16 +16,15 @@ from rich.table import Table
 
 from ..config import override, read_file
 from ..core import ConfigError
-from ..recipes import Found, Reading
-from ..recipes.page import page, shown, tabled
-from ..recipes.readings import middle
-from ..recipes.sweeps import Factor, figure_pictures
 from ..reports import summary
 from ..reports.export import PICTURES, export
 from ..reports.groups import quality_of
 from ..reports.picture import Picture
 from ..reports.wording import number, percent
 from ..runs import Run
+from ..sweeps.figures import Factor, figure_pictures
+from ..sweeps.page import page, shown, tabled
+from ..sweeps.readings import Found, Reading, middle
 from .app import err, show
 from .points import run_points
 

@@ -1,19 +1,9 @@
-"""What theory says about a network, a schedule and a step: the five papers' quantities, printed and true."""
+"""What theory says about a network, a schedule and a step before anything runs."""
 
-from . import (
-    depositum,
-    dspodfl,
-    dspodfl_nonconvex,
-    dspodfl_pl,
-    exact,
-    improve,
-    matrices,
-    mll_sgd,
-    pame,
-    shape,
-    spod_gt,
-    spod_gt_recursion,
-)
+from importlib import import_module
+from typing import Any
+
+from . import exact, improve, matrices, shape
 from .advise import Advice, advise, advise_all
 from .bound import Bound
 from .constants import Constants, Estimate, estimate
@@ -26,18 +16,28 @@ __all__ = [
     "Estimate",
     "advise",
     "advise_all",
-    "depositum",
-    "dspodfl",
-    "dspodfl_nonconvex",
-    "dspodfl_pl",
     "estimate",
     "exact",
     "improve",
     "matrices",
-    "mll_sgd",
-    "pame",
     "predict",
     "shape",
+]
+
+# The papers' theorems live in `peerloom.papers.theorems`; these names lead there.
+_THEOREMS = {
+    "depositum",
+    "dspodfl",
+    "dspodfl_nonconvex",
+    "dspodfl_pl",
+    "mll_sgd",
+    "pame",
     "spod_gt",
     "spod_gt_recursion",
-]
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _THEOREMS:
+        return import_module(f"peerloom.papers.theorems.{name}")
+    raise AttributeError(f"module 'peerloom.theory' has no attribute '{name}'")

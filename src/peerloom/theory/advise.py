@@ -16,8 +16,7 @@ from ..experiment import Experiment
 from .constants import Constants, estimate
 from .contraction import Contraction, contraction, hub_matrix, rounds_to_agree
 from .costs import Costs, costs
-from .coverage import FAMILY, cover
-from .covered import Coverage
+from .coverage import FAMILY, Coverage, cover
 from .findings import Finding, findings
 from .improve import WEIGHTS_UP_TO, Improvement, better_weights, new_hub_links, new_links, surer_links
 from .matrices import UnsettledError

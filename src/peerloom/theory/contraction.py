@@ -14,9 +14,8 @@ from ..core import Draws, Links, uniform
 from ..experiment import Experiment
 from ..messages import Coordinates
 from ..schedules import Bernoulli, OneEdge
-from . import mll_sgd
 from .exact import mixing_rate
-from .matrices import Moment, UnsettledError, expected, laplacian, left_perron, pull_contraction, top_off
+from .matrices import Moment, UnsettledError, expected, hub_modulus, laplacian, left_perron, pull_contraction, top_off
 from .rhythm import LOOKED_AT, Rhythm
 from .shape import strong_parts
 
@@ -60,7 +59,7 @@ def contraction(exp: Experiment, beat: Rhythm, *, quick: bool = False) -> Contra
     """Exact where links are independent coins or all fire together, else as they were drawn."""
     drawn = drawn_rate(exp, beat, 60 if quick else LOOKED_AT)
     if exp.graph.hubs:
-        zeta = mll_sgd.zeta(*hub_matrix(exp))
+        zeta = hub_modulus(*hub_matrix(exp))
         if beat.coins is None or any(p.min(initial=1.0) < 1 for p in beat.coins.values()) or exp.message.fit != "whole":
             return Contraction(None, zeta**2, None, drawn, "drawn")
         return Contraction(zeta ** (2 / beat.period["across"]), zeta**2, None, drawn, "exact")

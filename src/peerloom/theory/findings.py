@@ -14,8 +14,7 @@ from ..core import Links
 from ..experiment import Experiment
 from .constants import Constants
 from .contraction import Contraction, rounds_to_agree
-from .coverage import FAMILY
-from .covered import Coverage
+from .coverage import FAMILY, Coverage
 from .rhythm import Rhythm
 from .shape import Shape, strong_parts
 

@@ -12,8 +12,7 @@ from ..graphs import from_edges
 from ..graphs.hubs import diffusion
 from ..graphs.weights import metropolis, uniform
 from .contraction import pull_rate
-from .matrices import expected, left_perron
-from .mll_sgd import zeta
+from .matrices import expected, hub_modulus, left_perron
 
 __all__ = ["WEIGHTS_UP_TO", "Improvement", "better_weights", "new_hub_links", "new_links", "slopes", "surer_links"]
 
@@ -92,7 +91,7 @@ def new_hub_links(hub_graph: Network, b: Floats, now: float, most: int = 3) -> l
     found = []
     for i, j in _candidates(hubs, np.arange(hubs, dtype=np.float64), there, True):
         wider = from_edges(hubs, [*there, (i, j)])
-        found.append(Improvement(i, j, True, 0.0, 1.0, zeta(diffusion(wider, b), b) ** 2))
+        found.append(Improvement(i, j, True, 0.0, 1.0, hub_modulus(diffusion(wider, b), b) ** 2))
     return _best(found, now, most)
 
 

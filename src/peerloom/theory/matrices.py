@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh, splu
 
 from ..core import Links
@@ -25,6 +25,7 @@ __all__ = [
     "Moment",
     "UnsettledError",
     "expected",
+    "hub_modulus",
     "laplacian",
     "left_perron",
     "pull_contraction",
@@ -138,6 +139,21 @@ def second_modulus(W: Sparse) -> float:
     flat = np.full(m, m**-0.5)
     both = top_off(lambda x: np.asarray(W @ (W @ x)), flat, Moment(sp.csr_array(W), np.ones(m), _nothing(m)), np.ones(m))
     return float(np.sqrt(max(both[0], 0.0)))
+
+
+def hub_modulus(H: ArrayLike, b: ArrayLike | None = None) -> float:
+    """The second largest |eigenvalue| of the matrix H between hubs.
+
+    In the b-weighted norm H is symmetric (H_ij b_j = H_ji b_i), so its eigenvalues are real.
+    """
+    H = np.asarray(H, np.float64)
+    root = np.sqrt(np.ones(len(H)) if b is None else np.asarray(b, np.float64))
+    alike = H * root / root[:, None]  # similar to H, and symmetric where the condition holds
+    if len(H) == 1:
+        return 0.0
+    symmetric = np.allclose(alike, alike.T, atol=1e-9)
+    values = np.linalg.eigvalsh(alike) if symmetric else np.linalg.eigvals(H)
+    return float(np.sort(np.abs(values))[-2])
 
 
 def left_perron(A: Sparse) -> Floats:

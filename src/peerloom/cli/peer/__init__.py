@@ -10,9 +10,7 @@ from .running import export, start, status, stop
 
 __all__ = ["peer_app"]
 
-peer_app = typer.Typer(
-    help="Peers on real machines: identity, membership, and what a site needs to join.", no_args_is_help=True
-)
+peer_app = typer.Typer()
 for command in (init, invite, join, allow, start, status, stop, export):
     peer_app.command()(command)
 peer_app.add_typer(roster_app, name="roster")

@@ -1,0 +1,208 @@
+"""`peerloom reproduce`: a figure or table of a paper by one command, and what became of all of them on one page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import Counter
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Column, Table
+from rich.text import Text
+
+from ..cli.app import err, show
+from ..cli.points import EXPERIMENT, run_points, same_or_new
+from ..core import ConfigError, nearest
+from ..reports.export import PICTURES, export
+from ..reports.picture import Picture
+from ..reports.wording import span
+from .recipes import ALIASES, RECIPES, Form, Recipe, outcome
+from .recipes.estimate import estimate
+from .recipes.page import to_html
+from .recipes.pictures import pictures
+from .recipes.recorded import place_of, recorded
+from .recipes.summary import (
+    ESTIMATE,
+    FILE,
+    find_estimates,
+    find_outcomes,
+    not_run,
+    numbers_table,
+    to_markdown,
+    verdict_rows,
+)
+
+__all__ = ["estimate_command", "list_command", "reproduce_command", "summary_command"]
+
+_INK = {"holds": "green", "does not hold": "red", "not decided here": "yellow"}
+
+
+def list_command(paper: str | None, as_json: bool) -> None:
+    """All figures and tables, of one paper or of all."""
+    chosen = RECIPES if paper is None else {paper: _paper(paper)}
+    entries: list[dict[str, Any]] = [
+        {
+            "paper": name,
+            "figure": figure,
+            "also": [alias for alias, target in ALIASES.get(name, {}).items() if target == figure],
+            "title": recipe.title,
+            "points": list(recipe.points),
+            "claims": [check.claim for check in recipe.checks],
+            "forms": [form for form in ("fit", "compat") if getattr(recipe, form) is not None],
+            "note": recipe.note,
+            "chosen": recipe.chosen,
+        }
+        for name, figures in chosen.items()
+        for figure, recipe in figures.items()
+    ]
+    table = Table("paper", "figure", "what it shows", "points", "claims", "also runs with")
+    for entry in entries:
+        forms = ", ".join(f"--{form}" for form in entry["forms"])
+        names = " ".join([entry["figure"], *(f"({alias})" for alias in entry["also"])])
+        table.add_row(entry["paper"], names, entry["title"], str(len(entry["points"])), str(len(entry["claims"])), forms)
+    show(entries, table, as_json)
+
+
+def reproduce_command(
+    paper: str, figure: str, form: Form, jobs: int, out_dir: Path | None, formats: list[str], as_json: bool
+) -> None:
+    """Run every point of a figure, then hold its claims to what came of it and draw it."""
+    asked, (recipe, figure) = figure, _find(paper, figure)
+    if asked != figure:
+        err.print(f"{asked} is drawn from the runs of {figure}.", highlight=False)
+    kind = "".join(f"-{word}" for word in ("tiny", "fit", "compat") if getattr(form, word))
+    out = out_dir or Path("runs") / f"{paper}-{figure}{kind}"
+    tables = recipe.tables(form)
+    places = {name: place_of(out, recipe, name) for name in recipe.points}
+    others = [name for name, place in places.items() if name not in tables and (place / EXPERIMENT).exists()]
+    for name, table in recipe.tables(replace(form, points=others)).items():  # points of one folder agree in all the rest
+        same_or_new(places[name], table)
+    runs, failures = run_points(tables, places, jobs, again="give the same command again")
+    document = outcome(paper, figure, recipe, form, runs).to_dict()
+    document |= {"command": _command(paper, figure, form), "folder": str(out), "ran": list(runs)}
+    (out / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    drawn = pictures(recipe, runs, whole=document["form"] == "paper")
+    (out / FILE).with_suffix(".html").write_text(to_html([document], {str(out): drawn}), encoding="utf-8")
+    document["pictures"] = [str(path) for path in export(drawn, out / PICTURES, formats)]
+    show(document, _rendered(document, out), as_json)
+    if failures:
+        raise failures[0]
+
+
+def estimate_command(paper: str, figure: str, form: Form, out: Path | None, as_json: bool) -> None:
+    """How long a figure would take on this machine, without running it; `out` keeps it for a summary.
+
+    One thread, as a run of small models has it.
+    """
+    recipe, figure = _find(paper, figure)
+    torch.set_num_threads(1)
+    with err.status("timing") as status:
+        found = estimate(recipe.tables(form), say=lambda text: status.update(f"timing {text}"))
+    total = sum(each.seconds for each in found)
+    table = Table("point", "algorithm", "runs", "rounds", "a round", "evaluations", "in all", title=recipe.title)
+    for each in found:
+        table.add_row(
+            each.point, each.name, str(each.runs), str(each.rounds), span(each.round_seconds), str(each.evaluations),
+            span(each.seconds),
+        )  # fmt: skip
+    document = {
+        "paper": paper,
+        "figure": figure,
+        "command": _command(paper, figure, form),
+        "seconds": total,
+        "parts": [asdict(each) for each in found],
+    }
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / ESTIMATE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    line = f"One run after another on one core: {span(total)}. --jobs N runs N of them at a time."
+    show(document, Group(table, Text(line)), as_json)
+
+
+def summary_command(places: list[Path], output: Path | None, as_json: bool) -> None:
+    """Collect the verdicts below these folders into one page, in Markdown and in HTML, with their pictures beside it."""
+    found = find_outcomes(places)
+    page = output or places[0] / "reproduction.md"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    drawn: dict[str, list[Picture]] = {}
+    files: dict[str, list[tuple[str, Picture]]] = {}
+    names = Counter[str]()
+    for one in found:
+        drawn[one["folder"]] = _drawn(one)
+        prefix = _prefix(one)
+        names[prefix] += 1
+        prefix += f"{names[prefix]}-" if names[prefix] > 1 else ""  # the same figure again, with other settings
+        paths = export(drawn[one["folder"]], page.parent / PICTURES, ["svg"], prefix)
+        addresses = [f"{PICTURES}/{path.name}" for path in paths]
+        files[one["folder"]] = list(zip(addresses, drawn[one["folder"]], strict=True))
+    estimates, missing = find_estimates(places), not_run(found, RECIPES)
+    page.with_suffix(".md").write_text(to_markdown(found, files, estimates, missing), encoding="utf-8")
+    page.with_suffix(".html").write_text(to_html(found, drawn, estimates, missing), encoding="utf-8")
+    verdicts = [
+        {"paper": one["paper"], "figure": one["figure"], "form": one["form"], "compat": bool(one.get("compat"))} | verdict
+        for one in found
+        for verdict in one["verdicts"]
+    ]
+    table = Table("figure", "claim", "verdict", "measured", "form")
+    for paper, figure, claim, answer, measured, _, form in verdict_rows(found):
+        table.add_row(f"{paper} {figure}", claim, f"[{_INK[answer]}]{answer}[/]", Text(measured), form)
+    show({"page": str(page.with_suffix(".md")), "verdicts": verdicts}, table, as_json)
+    if not as_json:
+        err.print(f"Pages: {page.with_suffix('.md')} and {page.with_suffix('.html')}", highlight=False, markup=False)
+
+
+def _paper(name: str) -> dict[str, Recipe]:
+    if name not in RECIPES:
+        raise ConfigError(f"There are no figures of '{name}'. {nearest(name, RECIPES)}")
+    return RECIPES[name]
+
+
+def _find(paper: str, figure: str) -> tuple[Recipe, str]:
+    figures = _paper(paper)
+    figure = ALIASES.get(paper, {}).get(figure, figure)
+    if figure not in figures:
+        if parts := [name for name in figures if re.fullmatch(rf"{re.escape(figure)}[a-z]+", name)]:
+            raise ConfigError(f"Figure '{figure}' of {paper} comes in parts: {', '.join(parts)}. Name one of them.")
+        raise ConfigError(f"There is no figure '{figure}' of {paper}. {nearest(figure, figures)}")
+    return figures[figure], figure
+
+
+def _drawn(one: dict[str, Any]) -> list[Picture]:
+    """The pictures of an outcome, from the runs beside it; none where only the outcome was kept."""
+    recipe = RECIPES.get(one["paper"], {}).get(one["figure"])
+    runs = recorded(Path(one["folder"]), recipe, one.get("ran")) if recipe is not None else {}
+    return pictures(recipe, runs, whole=one["form"] == "paper") if recipe is not None and runs else []
+
+
+def _prefix(one: dict[str, Any]) -> str:
+    """Of the files of its pictures: two forms of a figure may be on one page."""
+    form = "" if one["form"] == "paper" else f"{one['form']}-"
+    return f"{one['paper']}-{one['figure']}-{form}{'compat-' if one.get('compat') else ''}"
+
+
+def _command(paper: str, figure: str, form: Form) -> str:
+    words = ["peerloom", "reproduce", paper, figure]
+    words += [f"--{word}" for word in ("tiny", "fit", "compat") if getattr(form, word)]
+    words += ["--seeds", str(form.seeds)] if form.seeds is not None else []
+    words += [word for point in form.points or () for word in ("--point", point)]
+    words += [word for setting in form.settings for word in ("--set", setting)]
+    return shlex.join(words)
+
+
+def _rendered(document: dict[str, Any], out: Path) -> Group:
+    heads, rows = numbers_table(document)
+    table = Table(*(Column(escape(head), overflow="fold") for head in heads), title=document["title"])
+    for row in rows:
+        table.add_row(*map(Text, row))
+    verdicts = Table("claim", "verdict", "measured", title="What the paper says, and what is seen")
+    for v in document["verdicts"]:
+        verdicts.add_row(v["claim"], f"[{_INK[v['answer']]}]{v['answer']}[/]", Text(v["measured"]))
+    lines = [*document["said"], f"Page: {(out / FILE).with_suffix('.html')}. Runs, and pages of their curves: below {out}"]
+    lines += [f"Pictures: {len(document['pictures'])} files in {out / PICTURES}"] if document["pictures"] else []
+    return Group(*([table] if rows else []), verdicts, *map(Text, lines))

@@ -1,0 +1,124 @@
+"""DSpodFL's theorems against a run, and the exact floor where there is one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...core import Draws, Rate
+from ...experiment import Experiment
+from ...problems import Quadratic
+from ...schedules import Cycle
+from ...theory.bound import Bound
+from ...theory.constants import Constants, as_quadratic
+from ...theory.contraction import Contraction
+from ...theory.coverage import Coverage
+from ...theory.exact import Floor, Linear
+from ...theory.rhythm import Rhythm
+from . import dspodfl
+from . import dspodfl_nonconvex as nonconvex
+
+__all__ = ["cover", "exact_floor"]
+
+_EXACT_UP_TO = 40  # numbers in all models together, up to which floors are exact
+
+
+def cover(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constants) -> Coverage:
+    """Strongly convex, else non-convex, else what fails; with a step that shrinks, the appendices."""
+    rule: Any = exp.algorithm
+    alpha = rule.lr.at(1) if isinstance(rule.lr, Rate) else float(rule.lr)
+    found, largest = exact_floor(exp, beat) or (None, None)
+    both = "DSpodFL, Theorems 4.11 and 4.12"
+    if isinstance(exp.active_schedule, Cycle):
+        why = "clients and links follow a cycle, where the theorems want coins: between talks rho tilde is 1"
+        return Coverage(both, False, (why,), alpha)
+    if mixing.per_round is None or beat.coins is None or not beat.fair:
+        return Coverage(both, False, ("links or clients are not independent coins",), alpha)
+    if mixing.per_round >= 1 - 1e-12:
+        return Coverage(both, False, ("disagreement does not shrink (rho tilde = 1)",), alpha)
+    s = dspodfl.Setting(
+        exp.graph.clients, mixing.per_round, k.smoothness.value, k.convexity.value, k.slope.value, k.diversity.value,
+        k.noise.value, float(beat.nodes.min()), float(beat.nodes.max()),
+    )  # fmt: skip
+    if not math.isfinite(s.beta):
+        fails = ["the losses are not smooth"] + ([] if s.mu > 0 else ["they are not strongly convex"])
+        return Coverage(both, False, tuple(fails), alpha)
+    if isinstance(rule.lr, Rate):
+        return _diminishing(s, alpha, rule.lr)
+    return replace(_constant(s, alpha, k.gradient.value), exact=found, exact_step=largest)
+
+
+def _constant(s: dspodfl.Setting, alpha: float, gradient: float) -> Coverage:
+    step, fails = dspodfl.convex_step(s), []
+    if s.mu > 0:
+        if step.truth is not None and alpha < step.truth:
+            error, apart = dspodfl.convex_gap(s, alpha)
+            floor = {"|mean model - optimum|^2": error.truth or 0.0, "consensus": (apart.truth or 0.0) / s.m}
+            notes = () if step.holds else (f"by the recursion itself; the printed bound does not apply: {step.why}",)
+            title = "DSpodFL, Theorem 4.11 (strongly convex)"
+            return Coverage(title, True, (), alpha, step.printed, step.truth, floor, notes=notes)
+        fails.append(f"Theorem 4.11: {_why_not(step, alpha)}")
+    # The non-convex theorem words diversity as |grad F_i| <= delta + zeta |grad F|: ours with zeta = 1, or with zeta = 0 and
+    # the largest gradient for delta, which may leave a floor above that gradient, and so say nothing.
+    for even in (replace(s, zeta=1.0), replace(s, zeta=0.0, delta=gradient)):
+        rough = nonconvex.nonconvex_step(even)
+        if rough.printed is None or alpha >= rough.printed:
+            fails.append(f"Theorem 4.12 with zeta = {even.zeta:g}: {_why_not(rough, alpha)}")
+            continue
+        left = nonconvex.nonconvex_gap(even, alpha).printed or 0.0
+        if left < gradient**2 or gradient == 0:
+            title = "DSpodFL, Theorem 4.12 (non-convex)"
+            return Coverage(title, True, (), alpha, rough.printed, None, {"mean |gradient|^2": left})
+        vacuous = f"its floor of |gradient|^2, {left:.3g}, exceeds the largest there is, {gradient**2:.3g}"
+        fails.append(f"Theorem 4.12 with zeta = {even.zeta:g}: {vacuous}")
+    printed, allowed = (step.printed, step.truth) if s.mu > 0 else (rough.printed, None)
+    return Coverage("DSpodFL", False, tuple(fails), alpha, printed, allowed)
+
+
+def _diminishing(s: dspodfl.Setting, alpha: float, rate: Any) -> Coverage:
+    title = "DSpodFL, appendices I and K (diminishing step)"
+    found = nonconvex.diminishing_convex_step(s, alpha) if s.mu > 0 else nonconvex.diminishing_step(s, alpha)
+    fails = [] if found.holds else [found.why]
+    if s.d_min < 1:
+        fails.append("they let every client's probability rise to 1 as steps shrink; here it stays below 1")
+    if type(rate).__name__ != "InverseSqrt":
+        fails.append("they are for steps that shrink like 1 / sqrt(1 + k / gamma)")
+    return Coverage(title, not fails, tuple(fails), alpha, found.printed)
+
+
+def _why_not(step: Bound, alpha: float) -> str:
+    if step.why and (step.printed is None or step.truth is None):
+        return step.why
+    limit = step.truth if step.truth is not None else step.printed
+    return f"the step {alpha:.3g} is not below {limit:.3g}" + (f"; {step.why}" if step.why and not step.holds else "")
+
+
+def exact_floor(exp: Experiment, beat: Rhythm) -> tuple[Floor | None, float] | None:
+    """Where DSpodFL's rule settles on small quadratics, and the largest step for which it settles at all.
+
+    For exact gradients or normal noise; None where the run is not of that kind.
+    """
+    rule: Any = exp.algorithm
+    square = as_quadratic(exp.problem, exp.graph.clients, Draws(exp.seed))
+    steady = isinstance(exp.problem, Quadratic) or getattr(exp.problem, "batch", None) == "all"
+    if square is None or not steady or square[1].size > _EXACT_UP_TO or isinstance(rule.lr, Rate):
+        return None
+    if beat.coins is None or beat.beat > 1 or not beat.fair or exp.message.fit != "whole":
+        return None
+    A, b = square
+    if np.linalg.matrix_rank(A.mean(axis=0)) < exp.problem.n:
+        return None
+    noise = exp.problem.noise if isinstance(exp.problem, Quadratic) else 0.0
+    coins = beat.coins["peers"]
+
+    def model(alpha: float) -> Linear:
+        return Linear(exp.graph.peers, coins, A, b, beat.nodes, alpha, noise)
+
+    low, high = 0.0, 4 / float(np.linalg.eigvalsh(A).max())
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (middle, high) if model(middle).settles() else (low, middle)
+    return model(float(rule.lr)).floor(), low

@@ -1,0 +1,175 @@
+"""The theorems of Spod-GT, MLL-SGD, DEPOSITUM and PaME against a run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...core import Draws, Rate
+from ...experiment import Experiment
+from ...messages import Coordinates
+from ...problems import MCP, SCAD
+from ...schedules import Cycle, HubRounds, Sampled, Split
+from ...theory.constants import Constants
+from ...theory.contraction import Contraction, hub_matrix
+from ...theory.coverage import Coverage
+from ...theory.matrices import expected, second_modulus
+from ...theory.rhythm import Rhythm, asked
+from . import depositum, mll_sgd, pame
+from . import spod_gt_recursion as recursion
+from .spod_gt import Mixing
+
+__all__ = ["cover_depositum", "cover_mll_sgd", "cover_pame", "cover_spod_gt"]
+
+_UTILITY_UP_TO = 120  # clients for whom Spod-GT's edge utility is counted
+
+
+def cover_spod_gt(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constants) -> Coverage:
+    """Spod-GT, Theorem 4.10: on any real network it wants links that all but always fire."""
+    rule: Any = exp.algorithm
+    title, m = "Spod-GT, Theorem 4.10", exp.graph.clients
+    each = rule.lr.at(1) if isinstance(rule.lr, Rate) else rule.lr
+    eta = np.broadcast_to(np.asarray(each, np.float64), m)
+    fails = [] if math.isfinite(k.smoothness.value) else ["the losses are not smooth"]
+    if rule.skip == "hold":
+        fails.append('skip="hold" keeps old gradients, which the theorem does not know')
+    if isinstance(rule.lr, Rate):
+        fails.append("the step changes, and the theorem wants a constant one")
+    if isinstance(exp.active_schedule, Cycle) or beat.coins is None:
+        fails.append("links are not independent coins in every round")
+        return Coverage(title, False, tuple(fails), float(eta.max()))
+    if mixing.per_round is None or mixing.per_round >= 1 - 1e-12:
+        fails.append("disagreement does not shrink")
+        return Coverage(title, False, tuple(fails), float(eta.max()))
+    if m > _UTILITY_UP_TO:
+        fails.append(f"not checked further: counting paths over {m:,} clients takes too long")
+        return Coverage(title, False, tuple(fails), float(eta.max()))
+    net = Mixing(exp.graph.peers, beat.coins["peers"])
+    if net.ph.min() < 1:
+        sure = min(net.least_probability())
+        fails.append(
+            f"Proposition 4.9 wants every link to fire with a probability of at least 1 - 10^{sure:.1f}; the least is "
+            f"{net.ph.min():.3g}"
+        )
+    fails += [f"Lemma B.4: {one.why}" for one in (net.models(), net.trackers()) if not one.holds]
+    if not math.isfinite(k.smoothness.value):
+        return Coverage(title, False, tuple(fails), float(eta.max()))
+    alike = 1.0 if k.diversity.value == 0 else math.sqrt(2)  # |grad F_i|^2 <= 2 delta^2 + 2 |grad F|^2
+    who = recursion.Clients(
+        p=beat.nodes, L=np.full(m, k.smoothness.value), sigma0=np.full(m, k.noise.value), sigma1=np.zeros(m),
+        delta0=np.full(m, math.sqrt(2) * k.diversity.value), delta1=np.full(m, alike), e=np.ones(m),
+    )  # fmt: skip
+    step = recursion.step_bound(net, who)
+    notes: tuple[str, ...] = (f"a round leaves at most {net.trackers().truth:.4g} of the trackers' squared error, exactly",)
+    if step.printed is not None and eta.max() >= step.printed:
+        fails.append(f"Proposition 4.8: the step {eta.max():.3g} is not below {step.printed:.3g}")
+    if not fails:
+        checks = recursion.participation(net, who, eta, np.full(m, math.inf))
+        fails += [f"Proposition 4.9: {one.why}" for name, one in checks.items() if not one.holds and name != "batch"]
+    floor = None
+    if not fails:
+        gap = recursion.final_bound(net, who, float(eta.max()), 10**18, 0.0)
+        floor = {"mean |gradient|^2": gap.best or 0.0}
+        notes += ("the paper's recursion drops terms of its own lemmas; its floor is reported, not proved",)
+    return Coverage(title, not fails, tuple(fails), float(eta.max()), step.printed, step.truth, floor, notes=notes)
+
+
+def cover_mll_sgd(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constants) -> Coverage:
+    """MLL-SGD, Theorem 1: condition (12), and data that look alike."""
+    rule: Any = exp.algorithm
+    schedule: Any = exp.active_schedule
+    title = "MLL-SGD, Theorem 1"
+    eta = rule.lr.at(1) if isinstance(rule.lr, Rate) else float(rule.lr)
+    if not isinstance(schedule, HubRounds):
+        return Coverage(title, False, ("the schedule is not HubRounds, so tau and q are not known",), eta)
+    given = exp.graph.recipe.get("weights")
+    w = np.ones(exp.graph.clients) if given is None else np.asarray(given, np.float64)
+    s = mll_sgd.Setting(
+        mll_sgd.zeta(*hub_matrix(exp)), schedule.tau, schedule.q, w / w.sum(), beat.nodes, k.smoothness.value, k.noise.value
+    )
+    step = mll_sgd.step(s)
+    fails = [] if k.alike else ["workers' data differ, and the theorem wants every gradient unbiased for the whole"]
+    if isinstance(rule.lr, Rate):
+        fails.append("the step changes, and the theorem wants a constant one")
+    if step.printed is None:
+        fails.append(f"condition (12): {step.why}")
+    elif eta > step.printed:
+        fails.append(f"condition (12): the step {eta:.3g} exceeds {step.printed:.3g}")
+    floor = None if fails else {"mean |gradient|^2": mll_sgd.gap(s, eta).printed or 0.0}
+    return Coverage(title, not fails, tuple(fails), eta, step.printed, step.truth, floor)
+
+
+def cover_depositum(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constants) -> Coverage:
+    """DEPOSITUM, Theorem 1: its limits of alpha and beta."""
+    rule: Any = exp.algorithm
+    title, n, L = "DEPOSITUM, Theorem 1", exp.graph.clients, k.smoothness.value
+    links, T0 = exp.graph.peers, beat.period["peers"]
+    if beat.coins is None or beat.coins["peers"].min(initial=1.0) < 1 or beat.nodes.min() < 1:
+        return Coverage(title, False, ("clients or links are sporadic; it wants all of them, every T0 rounds",), rule.alpha)
+    lam = second_modulus(expected(links, np.ones(len(links))))
+    h: Any = getattr(exp.problem, "h", None)
+    rho = 1 / h.theta if isinstance(h, MCP) else 1 / (h.theta - 1) if isinstance(h, SCAD) else 0.0
+    alphas = depositum.alpha_limit(L, rule.gamma, rho, rule.nesterov)
+    betas = depositum.beta_limit(n, lam, T0, rule.gamma, rule.alpha * rho, rule.nesterov)
+    fails = []
+    if alphas.printed is None or rule.alpha > alphas.printed:
+        fails.append(f"alpha = {rule.alpha:.3g} exceeds {alphas.printed:.3g}" if alphas.printed else alphas.why)
+    if betas.truth is None or rule.beta > betas.truth:
+        fails.append(
+            f"beta = {rule.beta:.3g} exceeds {betas.truth:.3g} (the printed limit is {betas.printed:.3g})"
+            if betas.truth is not None and betas.printed is not None
+            else betas.why
+        )
+    floor = None
+    if not fails:
+        gap = depositum.theorem(
+            n,
+            lam,
+            T0,
+            rule.alpha,
+            rule.beta,
+            10**18,
+            0.0,
+            k.noise.value,
+            gamma=rule.gamma,
+            rho=rho,
+            L=L,
+            nesterov=rule.nesterov,
+        )
+        floor = {"stationarity per client": gap.printed or 0.0}
+    notes = (
+        (f"with beta = {rule.beta:g} the proof's mean tracker is {rule.beta:g} times the mean gradient",)
+        if rule.beta != 1
+        else ()
+    )
+    return Coverage(title, not fails, tuple(fails), rule.alpha, alphas.printed, None, floor, notes=notes)
+
+
+def cover_pame(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constants) -> Coverage:
+    """PaME, Theorems 2 to 4: a regular graph that is not bipartite, and growth below what C_1 allows."""
+    rule: Any = exp.algorithm
+    title, links = "PaME, Theorems 2 to 4", exp.graph.peers
+    schedule: Any = exp.active_schedule
+    schedule = schedule.links if isinstance(schedule, Split) else schedule
+    share = exp.message.count(exp.problem.n) / exp.problem.n if isinstance(exp.message, Coordinates) else 1.0
+    heard = asked(schedule, links) if isinstance(schedule, Sampled) else links.in_degree
+    if not isinstance(schedule, Sampled) and (beat.coins is None or beat.coins["peers"].min(initial=1.0) < 1):
+        return Coverage(title, False, ("the schedule is not Sampled, so who hears whom is not what it wants",))
+    kappa = (
+        int(schedule.periods(links.rows, Draws(exp.seed)).max()) if isinstance(schedule, Sampled) else beat.period["peers"]
+    )
+    limit = pame.growth(links, heard, share, kappa)
+    fails = [] if limit.holds else [limit.why]
+    if rule.growth <= 1:
+        fails.append("growth = 1 keeps the step constant, and the theorems want it to shrink")
+    elif limit.truth is not None and rule.growth >= limit.truth:
+        fails.append(f"growth = {rule.growth:g} is not below {limit.truth:.5g}")
+    t = int(heard.min())
+    path = pame.path_length(rule.sigma, rule.growth, t)
+    notes = ["they say that models converge geometrically, not that the limit is a minimum"]
+    if math.isfinite(path):
+        notes.append(f"all steps together sum to at most {path:.3g}, so no model gets further than that times its gradients")
+    step = 1 / (rule.sigma * t)
+    return Coverage(title, not fails, tuple(fails), step, growth=limit.truth, notes=tuple(notes))

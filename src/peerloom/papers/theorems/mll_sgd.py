@@ -1,0 +1,113 @@
+"""MLL-SGD (Castiglia, Das and Patterson): zeta, Gamma, the step condition (12) and the bounds (13) and (14)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...theory.bound import Bound
+from ...theory.matrices import hub_modulus
+
+__all__ = ["Setting", "bound", "corollary_step", "gamma", "gap", "least_probability", "step", "zeta"]
+
+Floats = NDArray[np.float64]
+
+zeta = hub_modulus  # erratum E-M5: of the D x D matrix between hubs
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What the theorem speaks of: a_i each worker's share of all weight, p_i how often it steps."""
+
+    zeta: float
+    tau: int
+    q: int
+    a: Floats
+    p: Floats
+    L: float
+    sigma: float
+    beta: float = 0.0  # the part of the noise that grows with the gradient
+
+
+def gamma(zeta: float) -> Bound:
+    """Gamma of Theorem 1: its printed first term is zeta / (1 - zeta^2), the proof's (eq. 186) 1 / (1 - zeta^2) (E-M4)."""
+    if zeta >= 1:
+        return Bound(None, None, False, "zeta = 1: the hub graph is disconnected, or only swaps")
+    rest = 2 / (1 - zeta) + zeta / (1 - zeta) ** 2
+    return Bound(zeta / (1 - zeta**2) + rest, 1 / (1 - zeta**2) + rest, True)
+
+
+def least_probability() -> float:
+    """2 - sqrt 2: a worker that steps less often leaves condition (12) without any step."""
+    return 2 - math.sqrt(2)
+
+
+def step(s: Setting) -> Bound:
+    """The largest step of condition (12), over all workers: as printed, and with the last term that the proof gives (E-M9).
+
+    4 p - p^2 - 2 >= eta L (a p (beta + 1) - a p^2 + p^2) + 8 L^2 eta^2 q^2 tau^2 Gamma; 4 (p (beta - 1) + 2) in place of 8.
+
+    >>> worker = Setting(zeta=0.0, tau=8, q=4, a=np.array([0.01]), p=np.array([1.0]), L=1.0, sigma=1.0)
+    >>> round(step(worker).printed, 8)
+    0.00635857
+    """
+    found = gamma(s.zeta)
+    if found.truth is None:
+        return found
+    if (s.p <= least_probability()).any():
+        low = float(s.p.min())
+        return Bound(
+            None, None, False, f"a worker steps with probability {low:.4g}; (12) needs more than 2 - sqrt 2 = 0.5858"
+        )
+    if not math.isfinite(s.L):
+        return Bound(None, None, False, "the losses are not smooth")
+    left = 4 * s.p - s.p**2 - 2
+    linear = s.L * (s.a * s.p * (s.beta + 1) - s.a * s.p**2 + s.p**2)
+    square = s.L**2 * (s.q * s.tau) ** 2 * found.truth
+    printed, truth = (
+        float(((-linear + np.sqrt(linear**2 + 4 * left * factor * square)) / (2 * factor * square)).min())
+        for factor in (8.0, 4 * (s.p * (s.beta - 1) + 2))
+    )
+    return Bound(printed, truth, True)
+
+
+def bound(s: Setting, eta: float, rounds: int, drop: float) -> Bound:
+    """(13): the mean of E|grad F|^2 over k = 1 to K; `drop` is F(x_1) - F_inf."""
+    if s.zeta >= 1:
+        return Bound(None, None, False, "zeta = 1: the hub graph is disconnected, or only swaps")
+    value = 2 * drop / (eta * rounds) + _floor(s, eta, 1 / rounds)
+    limit = step(s)
+    if limit.printed is None:
+        return Bound(value, None, False, limit.why)
+    fits = eta <= limit.printed
+    return Bound(value, None, fits, "" if fits else f"the step {eta:.4g} exceeds condition (12)'s {limit.printed:.4g}")
+
+
+def gap(s: Setting, eta: float) -> Bound:
+    """(14): what is left of (13) after rounds without end."""
+    if s.zeta >= 1:
+        return Bound(None, None, False, "zeta = 1: the hub graph is disconnected, or only swaps")
+    limit = step(s)
+    fits = limit.printed is not None and eta <= limit.printed
+    why = limit.why or f"the step {eta:.4g} exceeds condition (12)'s {limit.printed:.4g}"
+    return Bound(_floor(s, eta, 0.0), None, fits, "" if fits else why)
+
+
+def corollary_step(L: float, rounds: int, tau: int, q: int) -> Bound:
+    """Corollary 1: eta = 1 / (L sqrt K), for q^2 tau^2 <= sqrt K and q tau < K."""
+    holds = (q * tau) ** 2 <= math.sqrt(rounds) and q * tau < rounds
+    return Bound(
+        1 / (L * math.sqrt(rounds)), None, holds, "" if holds else f"it needs (q tau)^2 = {(q * tau) ** 2} <= sqrt K"
+    )
+
+
+def _floor(s: Setting, eta: float, per_round: float) -> float:
+    z, beat, P = s.zeta, s.q * s.tau, float(s.a @ s.p)
+    noise = s.sigma**2 * eta * s.L * float(s.a**2 @ s.p)
+    across = z**2 / (1 - z**2) + 2 * z / (1 - z) + 1 / (1 - z) ** 2
+    drift = 4 * s.L**2 * eta**2 * s.sigma**2 * P
+    inside = s.tau**2 * (s.q - 1) * (2 * s.q + 1) / 6 + (s.tau - 1) * (2 * s.tau + 1) / 6
+    return noise + drift * (beat**3 * (1 / beat - per_round) * across + (2 - z) / (1 - z) * inside)
