@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from peerloom import graphs
 from peerloom.core import ConfigError, Draws, Evaluation
 from peerloom.problems import IID, MLP, Classification, Dataset, Labels, Quadratic
-from peerloom.theory.constants import as_quadratic, estimate
+from peerloom.problems.properties import properties_of
+from peerloom.theory.constants import estimate, quadratics_of
 from peerloom.theory.exact import Linear, mixing_rate
 from peerloom.theory.matrices import pull_contraction
 
@@ -130,7 +131,7 @@ def regression():
 
 def test_least_squares_is_a_quadratic():
     problem = Classification("least_squares", data=regression(), batch="all", l2=0.1)
-    A, b = as_quadratic(problem, 3, Draws(0))
+    A, b = quadratics_of(properties_of(problem, 3), 3, problem.n)
     twin = Quadratic(A, b)
     x = torch.linspace(-1, 1, 5, dtype=torch.float64).repeat(3, 1)
     from peerloom.core import Placement

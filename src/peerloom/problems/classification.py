@@ -15,10 +15,12 @@ from torch import Tensor, nn
 from ..core import ConfigError, Draws, Evaluation, Placement, nearest, uniform
 from .data import Dataset, digits
 from .gradients import STRATEGIES, BatchNorm, ClosedForm, Seeds, choose, parameter_count
+from .linear import design, linear_curvature, linear_layer, linear_quadratics
 from .losses import LOSSES
 from .models import MODELS, Model
 from .partitions import IID, Partition
-from .regularisers import Regulariser, Zero
+from .properties import Curvature, Properties, Quadratics
+from .regularisers import Regulariser, Zero, weak_convexity
 
 __all__ = ["Classification"]
 
@@ -125,6 +127,32 @@ class Classification:
     def bind(self, place: Placement, draws: Draws) -> LocalClassification:
         """The samples of the rows of `place`."""
         return LocalClassification(self, place, draws)
+
+    def properties(self, clients: int, seed: int = 0) -> Properties:
+        """What the data, their partition and the model tell; closed forms for one linear layer."""
+        data, loss, layer = self.data, LOSSES[self.loss_name], linear_layer(self.module(seed=0))
+        full_batch = self.batch == "all"
+
+        def sides(layer: nn.Linear) -> list[NDArray[np.float64]]:
+            return design(layer, data.x, self.deal(clients, Draws(seed)))
+
+        def quadratic(layer: nn.Linear) -> Quadratics:
+            targets = [data.y[part].astype(np.float64) for part in self.deal(clients, Draws(seed))]
+            return linear_quadratics(sides(layer), targets, self.l2)
+
+        def curvature(layer: nn.Linear) -> Curvature:
+            return linear_curvature(sides(layer), loss, self.l2)
+
+        return Properties(
+            iid=bool(getattr(self.partition, "iid", False)),
+            full_batch=full_batch,
+            size=data.x.size,
+            samples=len(data.y),
+            whole=self if full_batch else replace(self, batch="all"),
+            quadratic=partial(quadratic, layer) if layer is not None and loss.quadratic else None,
+            curvature=None if layer is None else partial(curvature, layer),
+            weak_convexity=weak_convexity(self.h),
+        )
 
     def deal(self, clients: int, draws: Draws) -> list[Ids]:
         """The numbers of the samples of every client."""

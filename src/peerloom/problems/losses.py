@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ class Loss:
     slope: Callable[[Tensor, Tensor], Tensor]  # its derivative by the scores, [..., outputs]
     correct: Callable[[Tensor, Tensor], Tensor] | None  # whether each sample is classified rightly
     one_output: bool = False
+    curvature: float = math.inf  # the largest second derivative by the scores
+    quadratic: bool = False  # whether the second derivative is the same everywhere
 
 
 def _cross_entropy(s: Tensor, y: Tensor) -> Tensor:
@@ -72,11 +75,11 @@ def _positive(s: Tensor, y: Tensor) -> Tensor:
 
 
 LOSSES: dict[str, Loss] = {
-    "cross_entropy": Loss("cross_entropy", _cross_entropy, _cross_entropy_slope, _largest),
+    "cross_entropy": Loss("cross_entropy", _cross_entropy, _cross_entropy_slope, _largest, curvature=0.5),
     # (1/C) sum over c != y of max(0, 1 - s_y + s_c): the multi-class margin of DSpodFL's and Spod-GT's "SVM".
     "hinge": Loss("hinge", _hinge, _hinge_slope, _largest),
     # labels 0 and 1, one score
-    "logistic": Loss("logistic", _logistic, _logistic_slope, _positive, one_output=True),
+    "logistic": Loss("logistic", _logistic, _logistic_slope, _positive, one_output=True, curvature=0.25),
     # 1/2 (s - y)^2, one score, real targets
-    "squared": Loss("squared", _squared, _squared_slope, None, one_output=True),
+    "squared": Loss("squared", _squared, _squared_slope, None, one_output=True, curvature=1.0, quadratic=True),
 }

@@ -18,7 +18,11 @@ Ids = NDArray[np.int64]
 
 @runtime_checkable
 class Partition(Protocol):
-    """A way to deal samples. One that sets `by = "owners"` is given the samples' owners in place of their labels."""
+    """A way to deal samples.
+
+    One that sets `by = "owners"` is given the samples' owners in place of their labels, one that
+    sets `iid = True` deals every client samples of the same distribution.
+    """
 
     def deal(self, y: NDArray[np.generic], clients: int, draws: Draws) -> list[Ids]:
         """The sample numbers of each client."""
@@ -27,6 +31,8 @@ class Partition(Protocol):
 @dataclass(frozen=True)
 class IID:
     """Shuffled and cut into equal parts: every client's data look alike."""
+
+    iid: ClassVar[bool] = True
 
     def deal(self, y: NDArray[np.generic], clients: int, draws: Draws) -> list[Ids]:
         """Sizes differ by one at most."""

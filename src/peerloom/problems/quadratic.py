@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..core import ConfigError, Draws, Evaluation, Placement
-from .regularisers import Regulariser, Zero
+from .properties import Properties, Quadratics
+from .regularisers import Regulariser, Zero, weak_convexity
 
 __all__ = ["Quadratic"]
 
@@ -61,6 +62,18 @@ class Quadratic:
         """The minimiser of sum_i weights_i f_i, without h; equal weights where none are given."""
         w = np.ones(self.clients) if weights is None else np.asarray(weights, np.float64)
         return np.linalg.solve(np.einsum("i,ijk->jk", w, self._A), w @ self._b)
+
+    def properties(self, clients: int, seed: int = 0) -> Properties:
+        """All of them are known."""
+        alike = np.allclose(self._A, self._A[0]) and np.allclose(self._b, self._b[0])
+        return Properties(
+            iid=bool(alike),
+            noise=self.noise,
+            size=self._A.size,
+            quadratic=lambda: Quadratics(self._A, self._b),
+            minimiser=self.solution if self.h is None else None,
+            weak_convexity=weak_convexity(self.h),
+        )
 
     def bind(self, place: Placement, draws: Draws) -> LocalQuadratic:
         """The rows of `place`."""

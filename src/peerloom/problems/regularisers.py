@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..core import ConfigError
 
-__all__ = ["L1", "L2", "MCP", "REGULARISERS", "SCAD", "Box", "Regulariser", "Zero"]
+__all__ = ["L1", "L2", "MCP", "REGULARISERS", "SCAD", "Box", "Regulariser", "Zero", "weak_convexity"]
 
 
 @runtime_checkable
@@ -22,6 +22,11 @@ class Regulariser(Protocol):
 
     def value(self, x: Tensor) -> Tensor:
         """h of each row."""
+
+
+def weak_convexity(h: Regulariser | None) -> float:
+    """The least rho for which h(x) + rho/2 |x|^2 is convex; 0 where h does not say otherwise."""
+    return float(getattr(h, "weak_convexity", 0.0))
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,11 @@ class MCP:
         if self.theta <= 0:
             raise ConfigError(f"MCP.theta must be above 0, found {self.theta}.")
 
+    @property
+    def weak_convexity(self) -> float:
+        """1 / theta."""
+        return 1 / self.theta
+
     def prox(self, z: Tensor, step: float) -> Tensor:
         """Soft threshold, stretched back to meet the identity at theta lam."""
         _step_below("MCP", step, self.theta, "theta")
@@ -113,6 +123,11 @@ class SCAD:
         _not_negative("SCAD.lam", self.lam)
         if self.theta <= 2:
             raise ConfigError(f"SCAD.theta must be above 2, found {self.theta}.")
+
+    @property
+    def weak_convexity(self) -> float:
+        """1 / (theta - 1)."""
+        return 1 / (self.theta - 1)
 
     def prox(self, z: Tensor, step: float) -> Tensor:
         """Three pieces, continuous at (1 + step) lam and at theta lam."""

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..core import ConfigError, Draws, LocalProblem, Placement, Problem, nearest
-from ..problems import Classification, Quadratic
-from ..problems.partitions import IID
+from ..problems.properties import Properties, Quadratics, properties_of
 
-__all__ = ["NAMES", "Constants", "Estimate", "as_quadratic", "estimate"]
+__all__ = ["NAMES", "Constants", "Estimate", "estimate", "quadratics_of"]
 
 Floats = NDArray[np.float64]
 
-# How often a loss of a linear model is curved at the most, by its scores.
-_CURVED = {"squared": 1.0, "logistic": 0.25, "cross_entropy": 0.5}
 _BATCHES = 24  # batches that noise is estimated from
 _SOME = 8  # clients that curvature is estimated from, where it must be
 _LARGEST = 4_000_000  # numbers in all Hessians together, up to which quadratics are treated as such
+_MOST_DATA = 50_000_000  # numbers in the data, up to which closed forms are computed
+_MOST_WORK = 50_000_000  # samples times coordinates, up to which gradients are taken on all samples
 
 _HERE = "at the first model; it may be larger elsewhere"
 
@@ -81,30 +80,38 @@ def estimate(problem: Problem, clients: int, seed: int = 0, given: Mapping[str, 
             raise ConfigError(f"There is no constant '{name}'. {nearest(name, NAMES)}")
         if not value >= 0:
             raise ConfigError(f"The constant {name} must not be negative, found {value}.")
-    draws = Draws(seed)
-    square = as_quadratic(problem, clients, draws)
-    local = problem.bind(Placement(np.arange(clients), clients, torch.device("cpu"), torch.float64), draws)
+    facts = properties_of(problem, clients, seed)
+    square = quadratics_of(facts, clients, problem.n)
+    everyone = Placement(np.arange(clients), clients, torch.device("cpu"), torch.float64)
+    local = problem.bind(everyone, Draws(seed))
     x = problem.start(seed).to(torch.float64)
-    found = _of_quadratic(*square, x.numpy()) if square else _of_any(problem, local, x, clients, draws)
-    found["noise"] = _noise(problem, local, x, clients)
+    if square is not None:
+        found = _of_quadratic(*square, x.numpy())
+    else:
+        costly = facts.whole is None or problem.n * facts.samples >= _MOST_WORK
+        whole = local if facts.full_batch or costly else _bound(facts.whole, everyone, seed)
+        found = _of_any(facts, whole, local, x, clients)
+    found["noise"] = _noise(facts, local, x, clients)
     found |= {name: Estimate(value, value, value, "given") for name, value in given.items()}
-    return Constants(**found, alike=_alike(problem))
+    return Constants(**found, alike=facts.iid)
 
 
-def as_quadratic(problem: Problem, clients: int, draws: Draws) -> tuple[Floats, Floats] | None:
-    """(A, b) of f_i(x) = x'A_i x / 2 - b_i'x, where the problem is of that form and not too large."""
-    if isinstance(problem, Quadratic):
-        return problem._A, problem._b
-    if not (isinstance(problem, Classification) and problem.loss_name == "squared") or clients * problem.n**2 > _LARGEST:
+def quadratics_of(facts: Properties, clients: int, n: int) -> Quadratics | None:
+    """The losses as quadratics, where they are, and are not too large."""
+    if facts.quadratic is None or not _readable(facts):
         return None
-    if (sides := _design(problem, clients, draws)) is None:
+    if clients * n**2 > max(_LARGEST, facts.size or 0):  # larger than what the problem itself holds
         return None
-    targets = [
-        np.asarray(problem.data.y[part], np.float64) for part in problem.partition.deal(problem.data.y, clients, draws)
-    ]
-    ridge = problem.l2 * np.eye(problem.n)
-    A = np.stack([X.T @ X / len(X) + ridge for X in sides])
-    return A, np.stack([X.T @ y / len(X) for X, y in zip(sides, targets, strict=True)])
+    return facts.quadratic()
+
+
+def _readable(facts: Properties) -> bool:
+    return facts.size is not None and facts.size <= _MOST_DATA
+
+
+def _bound(problem: Problem | None, place: Placement, seed: int) -> LocalProblem:
+    assert problem is not None
+    return problem.bind(place, Draws(seed))
 
 
 def _of_quadratic(A: Floats, b: Floats, start: Floats) -> dict[str, Estimate]:
@@ -122,11 +129,10 @@ def _of_quadratic(A: Floats, b: Floats, start: Floats) -> dict[str, Estimate]:
     }
 
 
-def _of_any(problem: Problem, local: LocalProblem, x: Tensor, clients: int, draws: Draws) -> dict[str, Estimate]:
-    whole = _whole(problem, clients, local, draws)
+def _of_any(facts: Properties, whole: LocalProblem, local: LocalProblem, x: Tensor, clients: int) -> dict[str, Estimate]:
     loss = float(local.evaluate(x[None]).loss[0])
     drop = Estimate(loss, 0.0, loss, "bound", "the loss at the first model, as losses are not below 0")
-    found = _of_linear(problem, clients, draws) or {
+    found = _closed_form(facts) or {
         "smoothness": _curvature(whole, x, clients),
         "convexity": Estimate(0.0, 0.0, 0.0, "estimated", "taken as 0: the model need not be convex"),
     }
@@ -141,40 +147,18 @@ def _of_any(problem: Problem, local: LocalProblem, x: Tensor, clients: int, draw
     }
 
 
-def _of_linear(problem: Problem, clients: int, draws: Draws) -> dict[str, Estimate] | None:
-    """Closed forms for one linear layer; None where the problem is none, or too large to look at."""
-    if not isinstance(problem, Classification) or (sides := _design(problem, clients, draws)) is None:
+def _closed_form(facts: Properties) -> dict[str, Estimate] | None:
+    """The problem's own bounds; None where it has none, or is too large to look at."""
+    if facts.curvature is None or not _readable(facts):
         return None
-    if problem.loss_name not in _CURVED:
-        return {
-            "smoothness": Estimate.exact(math.inf, "the hinge has kinks"),
-            "convexity": Estimate.exact(problem.l2, "l2" if problem.l2 else "no l2 term"),
-        }
-    top = max(float(np.linalg.eigvalsh(_gram(X))[-1]) for X in sides)
-    value = _CURVED[problem.loss_name] * top + problem.l2
-    how: Literal["exact", "bound"] = "exact" if problem.loss_name == "squared" else "bound"
-    curved = Estimate(value, 0.0 if how == "bound" else value, value, how, "largest curvature anywhere")
-    flat = problem.l2
-    if problem.loss_name == "squared":
-        flat += min(float(np.linalg.eigvalsh(_gram(X))[0]) if len(X) >= X.shape[1] else 0.0 for X in sides)
-    return {"smoothness": curved, "convexity": Estimate.exact(max(flat, 0.0), "l2" if problem.l2 else "no l2 term")}
-
-
-def _design(problem: Classification, clients: int, draws: Draws) -> list[Floats] | None:
-    """Every client's inputs, with a column of ones where the layer has a bias; None unless the model is one linear layer."""
-    module = problem.module(seed=0)
-    layers = [part for part in module.modules() if not isinstance(part, nn.Sequential | nn.Flatten)]
-    if len(layers) != 1 or not isinstance(layers[0], nn.Linear) or problem.data.x.size > 50_000_000:
-        return None
-    x = problem.data.x.reshape(len(problem.data.x), -1).astype(np.float64)
-    if layers[0].bias is not None:
-        x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
-    return [x[part] for part in problem.partition.deal(problem.data.y, clients, draws)]
-
-
-def _gram(X: Floats) -> Floats:
-    """The smaller of X'X / N and XX' / N: their positive eigenvalues are the same."""
-    return np.asarray((X.T @ X if len(X) >= X.shape[1] else X @ X.T) / len(X))
+    known = facts.curvature()
+    largest = Estimate.exact(known.largest, known.largest_note)
+    if not known.exact:
+        largest = Estimate(known.largest, 0.0, known.largest, "bound", known.largest_note)
+    return {
+        "smoothness": largest,
+        "convexity": Estimate.exact(known.least, known.least_note),
+    }
 
 
 def _curvature(local: LocalProblem, x: Tensor, clients: int) -> Estimate:
@@ -196,11 +180,11 @@ def _curvature(local: LocalProblem, x: Tensor, clients: int) -> Estimate:
     return Estimate(top, float(size.min()), top + settled, "estimated", note)
 
 
-def _noise(problem: Problem, local: LocalProblem, x: Tensor, clients: int) -> Estimate:
+def _noise(facts: Properties, local: LocalProblem, x: Tensor, clients: int) -> Estimate:
     """The root of the largest variance of a client's gradient over its batches, at the first model."""
-    if isinstance(problem, Quadratic):
-        return Estimate.exact(problem.noise * math.sqrt(problem.n))
-    if isinstance(problem, Classification) and problem.batch == "all":
+    if facts.noise is not None:
+        return Estimate.exact(facts.noise * math.sqrt(len(x)))
+    if facts.full_batch:
         return Estimate.exact(0.0, "all samples in every gradient")
     rows = np.unique(np.linspace(0, clients - 1, min(clients, _SOME)).astype(np.int64))
     point = x.repeat(clients, 1)
@@ -231,18 +215,3 @@ def _downhill(local: LocalProblem, x: Tensor, clients: int) -> Tensor:
         else:
             step /= 4
     return x
-
-
-def _whole(problem: Problem, clients: int, local: LocalProblem, draws: Draws) -> LocalProblem:
-    """The problem with all samples in every gradient, where that is no great work; else as it is."""
-    if isinstance(problem, Classification) and problem.batch != "all" and problem.n * len(problem.data.y) < 50_000_000:
-        place = Placement(np.arange(clients), clients, torch.device("cpu"), torch.float64)
-        return replace(problem, batch="all").bind(place, draws)
-    return local
-
-
-def _alike(problem: Problem) -> bool:
-    """Whether every client's gradient is unbiased for the whole: the same function, or data dealt by chance."""
-    if isinstance(problem, Quadratic):
-        return bool(np.allclose(problem._A, problem._A[0]) and np.allclose(problem._b, problem._b[0]))
-    return isinstance(problem, Classification) and isinstance(problem.partition, IID)

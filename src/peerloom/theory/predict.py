@@ -9,7 +9,7 @@ import torch
 
 from ..core import Draws, PeerloomError, Placement
 from ..experiment import Experiment
-from ..problems import Classification, Quadratic
+from ..problems.properties import properties_of
 from .advise import Advice, advise
 
 __all__ = ["predict"]
@@ -45,20 +45,22 @@ def _told(exp: Experiment, found: Advice) -> dict[str, Any]:
 
 def _optimum(exp: Experiment) -> float | None:
     """The least loss, where it is known: what a measured loss is to be compared with."""
-    if not isinstance(exp.problem, Quadratic) or exp.problem.h is not None:
+    minimiser = properties_of(exp.problem, exp.graph.clients, exp.seed).minimiser
+    if minimiser is None:
         return None
-    place = Placement(np.arange(exp.graph.clients), exp.graph.clients, torch.device("cpu"), torch.float64)
-    best = torch.from_numpy(exp.problem.solution())[None]
-    return float(exp.problem.bind(place, Draws(exp.seed)).evaluate(best).loss[0])
+    clients = exp.graph.clients
+    everyone = Placement(np.arange(clients), clients, torch.device("cpu"), torch.float64)
+    best = torch.from_numpy(minimiser())[None]
+    return float(exp.problem.bind(everyone, Draws(exp.seed)).evaluate(best).loss[0])
 
 
 def _too_large(exp: Experiment) -> str | None:
-    if exp.graph.clients > _MOST_CLIENTS:
+    clients = exp.graph.clients
+    if clients > _MOST_CLIENTS:
         return f"more than {_MOST_CLIENTS} clients"
-    if isinstance(exp.problem, Quadratic):
-        return None if exp.problem.clients * exp.problem.n**2 <= _MOST_NUMBERS else "the quadratics are large"
-    if not isinstance(exp.problem, Classification):
+    size = properties_of(exp.problem, clients, exp.seed).size
+    if size is None:
         return "the problem is your own, and what its gradients cost is not known"
-    if exp.graph.clients * exp.problem.n > _MOST_NUMBERS or exp.problem.data.x.size > _MOST_NUMBERS:
+    if clients * exp.problem.n > _MOST_NUMBERS or size > _MOST_NUMBERS:
         return "the model or the data are large"
     return None

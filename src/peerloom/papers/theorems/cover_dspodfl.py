@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core import Draws, Rate
+from ...core import InverseSqrt, Rate
 from ...experiment import Experiment
-from ...problems import Quadratic
+from ...problems.properties import properties_of
 from ...schedules import Cycle
 from ...theory.bound import Bound
-from ...theory.constants import Constants, as_quadratic
+from ...theory.constants import Constants, quadratics_of
 from ...theory.contraction import Contraction
 from ...theory.coverage import Coverage
 from ...theory.exact import Floor, Linear
@@ -84,7 +84,7 @@ def _diminishing(s: dspodfl.Setting, alpha: float, rate: Any) -> Coverage:
     fails = [] if found.holds else [found.why]
     if s.d_min < 1:
         fails.append("they let every client's probability rise to 1 as steps shrink; here it stays below 1")
-    if type(rate).__name__ != "InverseSqrt":
+    if not isinstance(rate, InverseSqrt):
         fails.append("they are for steps that shrink like 1 / sqrt(1 + k / gamma)")
     return Coverage(title, not fails, tuple(fails), alpha, found.printed)
 
@@ -102,8 +102,9 @@ def exact_floor(exp: Experiment, beat: Rhythm) -> tuple[Floor | None, float] | N
     For exact gradients or normal noise; None where the run is not of that kind.
     """
     rule: Any = exp.algorithm
-    square = as_quadratic(exp.problem, exp.graph.clients, Draws(exp.seed))
-    steady = isinstance(exp.problem, Quadratic) or getattr(exp.problem, "batch", None) == "all"
+    facts = properties_of(exp.problem, exp.graph.clients, exp.seed)
+    square = quadratics_of(facts, exp.graph.clients, exp.problem.n)
+    steady = facts.full_batch or facts.noise is not None
     if square is None or not steady or square[1].size > _EXACT_UP_TO or isinstance(rule.lr, Rate):
         return None
     if beat.coins is None or beat.beat > 1 or not beat.fair or exp.message.fit != "whole":
@@ -111,7 +112,7 @@ def exact_floor(exp: Experiment, beat: Rhythm) -> tuple[Floor | None, float] | N
     A, b = square
     if np.linalg.matrix_rank(A.mean(axis=0)) < exp.problem.n:
         return None
-    noise = exp.problem.noise if isinstance(exp.problem, Quadratic) else 0.0
+    noise = facts.noise or 0.0
     coins = beat.coins["peers"]
 
     def model(alpha: float) -> Linear:

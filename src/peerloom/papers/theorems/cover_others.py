@@ -10,7 +10,7 @@ import numpy as np
 from ...core import Draws, Rate
 from ...experiment import Experiment
 from ...messages import Coordinates
-from ...problems import MCP, SCAD
+from ...problems.properties import properties_of
 from ...schedules import Cycle, HubRounds, Sampled, Split
 from ...theory.constants import Constants
 from ...theory.contraction import Contraction, hub_matrix
@@ -109,8 +109,7 @@ def cover_depositum(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Const
     if beat.coins is None or beat.coins["peers"].min(initial=1.0) < 1 or beat.nodes.min() < 1:
         return Coverage(title, False, ("clients or links are sporadic; it wants all of them, every T0 rounds",), rule.alpha)
     lam = second_modulus(expected(links, np.ones(len(links))))
-    h: Any = getattr(exp.problem, "h", None)
-    rho = 1 / h.theta if isinstance(h, MCP) else 1 / (h.theta - 1) if isinstance(h, SCAD) else 0.0
+    rho = properties_of(exp.problem, n, exp.seed).weak_convexity
     alphas = depositum.alpha_limit(L, rule.gamma, rho, rule.nesterov)
     betas = depositum.beta_limit(n, lam, T0, rule.gamma, rule.alpha * rho, rule.nesterov)
     fails = []
