@@ -24,10 +24,10 @@ from peerloom.messages import Coordinates
 from peerloom.problems import MCP, Classification, Quadratic
 from peerloom.schedules import Always, Bernoulli, Every, Explicit, HubRounds, Sampled, Split, laws
 from peerloom.theory import advise, advise_all
+from peerloom.theory.activity_rates import activity_rates
 from peerloom.theory.contraction import pull_rate
 from peerloom.theory.improve import better_weights, new_links, slopes, surer_links
 from peerloom.theory.matrices import pull_moment
-from peerloom.theory.rhythm import rhythm
 
 ROOT = Path(__file__).parent.parent
 ALIKE = Quadratic(np.tile(np.eye(2), (6, 1, 1)), np.ones((6, 2)))
@@ -115,22 +115,22 @@ def test_better_weights_are_weights_and_are_better(graph):
     assert found <= now + 1e-12
 
 
-# Rhythm
+# Rates of activity
 
 
 def test_schedules_in_numbers():
     graph = graphs.ring(6)
-    half = rhythm(experiment(graph, schedule=Bernoulli(nodes=0.5, links=0.25)))
+    half = activity_rates(experiment(graph, schedule=Bernoulli(nodes=0.5, links=0.25)))
     assert (half.nodes == 0.5).all()
     assert (half.coins["peers"] == 0.25).all()
-    both = rhythm(experiment(graph, schedule=Split(nodes=Bernoulli(nodes=0.5), links=Every(3))))
+    both = activity_rates(experiment(graph, schedule=Split(nodes=Bernoulli(nodes=0.5), links=Every(3))))
     assert (both.period["peers"], both.nodes[0], both.links["peers"][0]) == (3, 0.5, pytest.approx(1 / 3))
     table = np.zeros((6, 6))
     table[graph.peers.dst, graph.peers.src] = 1.0
     table[0, 1] = table[1, 0] = 0.0
-    assert rhythm(experiment(graph, schedule=Bernoulli(links=table))).coins["peers"].min() == 0
+    assert activity_rates(experiment(graph, schedule=Bernoulli(links=table))).coins["peers"].min() == 0
     written = Explicit(links=np.zeros((11, 6, 6), bool))
-    assert rhythm(experiment(graph, schedule=written)).coins is None
+    assert activity_rates(experiment(graph, schedule=written)).coins is None
     assert advise(experiment(graph, schedule=written)).rounds_to_agree is None
 
 

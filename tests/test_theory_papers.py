@@ -15,7 +15,7 @@ from peerloom.papers.theorems import dspodfl_nonconvex as nonconvex
 from peerloom.papers.theorems import spod_gt_recursion as recursion
 from peerloom.papers.theorems.spod_gt import Mixing
 from peerloom.theory import Bound, matrices
-from peerloom.theory.shape import diameter, distances, edge_utility, shape_of
+from peerloom.theory.graph_facts import diameter, distances, edge_utility, graph_facts
 
 
 def ones(graph):
@@ -279,7 +279,7 @@ def test_the_printed_contraction_of_the_complete_graph_is_not_what_the_text_says
 
 @given(directed_graphs(most=5), seeds)
 def test_the_exact_contraction_bounds_every_disagreement_and_is_reached(graph, seed):
-    if not shape_of(graph.peers).connected:
+    if not graph_facts(graph.peers).connected:
         return
     rng = np.random.default_rng(seed)
     net = Mixing(graph.peers, probabilities(graph, rng))
@@ -566,12 +566,12 @@ def test_the_constants_of_pames_rates():
 
 
 def test_shapes():
-    ring = shape_of(graphs.ring(6).peers)
+    ring = graph_facts(graphs.ring(6).peers)
     assert (ring.connected, ring.bipartite, ring.regular, ring.diameter) == (True, True, True, 3)
-    assert not shape_of(graphs.ring(5).peers).bipartite
-    cut = shape_of(graphs.from_edges(5, [(0, 1), (2, 3)]).peers)
+    assert not graph_facts(graphs.ring(5).peers).bipartite
+    cut = graph_facts(graphs.from_edges(5, [(0, 1), (2, 3)]).peers)
     assert (cut.parts, cut.connected, cut.diameter) == (3, False, None)
-    one_way = shape_of(graphs.from_edges(3, [(0, 1), (1, 2)], directed=True).peers)
+    one_way = graph_facts(graphs.from_edges(3, [(0, 1), (1, 2)], directed=True).peers)
     assert (one_way.parts, one_way.strong_parts, one_way.two_way) == (1, 3, False)
 
 
@@ -580,19 +580,19 @@ def test_shapes_agree_with_networkx(graph):
     import networkx as nx
 
     shape = nx.Graph(list(zip(graph.peers.src.tolist(), graph.peers.dst.tolist(), strict=True)))
-    found = shape_of(graph.peers)
+    found = graph_facts(graph.peers)
     assert found.bipartite == nx.is_bipartite(shape)
     assert found.regular == nx.is_regular(shape)
     assert found.diameter == nx.diameter(shape)
 
 
 def test_the_diameter_of_a_large_graph_lies_between(monkeypatch):
-    import peerloom.theory.shape as shape
+    import peerloom.theory.graph_facts as shape
 
     for graph in (graphs.ring(31), graphs.grid(5, 8), graphs.directed_ring(9), graphs.exponential(20)):
-        true = shape_of(graph.peers).diameter
+        true = graph_facts(graph.peers).diameter
         monkeypatch.setattr(shape, "ALL_PAIRS", 3)
-        found = shape_of(graph.peers)
+        found = graph_facts(graph.peers)
         monkeypatch.undo()
         assert found.diameter is None
         assert found.diameter_low <= true <= found.diameter_high

@@ -13,12 +13,12 @@ from peerloom.papers.theorems import dspodfl_nonconvex as nonconvex
 from peerloom.problems import Quadratic
 from peerloom.schedules import Bernoulli, Every, HubRounds, OneEdge, Sampled
 from peerloom.theory import advise
+from peerloom.theory.activity_rates import activity_rates
 from peerloom.theory.constants import estimate
 from peerloom.theory.contraction import contraction, rounds_to_agree
 from peerloom.theory.costs import costs
 from peerloom.theory.exact import Linear, mixing_rate
 from peerloom.theory.matrices import pull_contraction
-from peerloom.theory.rhythm import rhythm
 
 RUNS = 200  # seeds a mean is taken over; tolerances are four of its standard errors
 
@@ -155,8 +155,8 @@ def mixing_experiment(name):
 @pytest.mark.parametrize("name", ["every", "one edge", "hubs", "sampled"])
 def test_other_schedules_agree_as_fast_as_predicted(name):
     exp = mixing_experiment(name)
-    beat = rhythm(exp)
-    found = contraction(exp, beat)
+    rates = activity_rates(exp)
+    found = contraction(exp, rates)
     rng = np.random.default_rng(0)
     start = rng.normal(size=(exp.graph.clients, exp.problem.n))
     from dataclasses import replace
@@ -164,8 +164,8 @@ def test_other_schedules_agree_as_fast_as_predicted(name):
     slow = []
     for seed in range(20) if name == "sampled" else [exp.seed]:  # the luck of coordinates is another one there
         sizes = [apart(x) for x in trajectory(replace(exp, x0=start, seed=seed))]
-        last = max(t for t, size in enumerate(sizes) if size > 1e-20 * sizes[0]) // beat.beat * beat.beat
-        half = last // 2 // beat.beat * beat.beat
+        last = max(t for t, size in enumerate(sizes) if size > 1e-20 * sizes[0]) // rates.common_period * rates.common_period
+        half = last // 2 // rates.common_period * rates.common_period
         slow.append((sizes[last] / sizes[half]) ** (1 / (last - half)))
     if name == "one edge":
         moment = np.mean([np.eye(5) - 0.5 * np.outer(d, d) for d in np.eye(5) - np.roll(np.eye(5), 1, 0)], axis=0)  # W^2 = W
@@ -183,7 +183,7 @@ def test_costs_are_those_of_the_ledger(name):
     from builders import final
 
     exp = mixing_experiment(name)
-    found, ledger = costs(exp, rhythm(exp)), final(exp).net.ledger
+    found, ledger = costs(exp, activity_rates(exp)), final(exp).net.ledger
     tolerance = 1.5 / exp.rounds + (0.02 if name == "sampled" else 0)
     assert found.bytes * exp.rounds == pytest.approx(ledger.bytes, rel=4 * tolerance)
     assert found.messages * exp.rounds == pytest.approx(ledger.messages, rel=4 * tolerance)
@@ -211,7 +211,7 @@ def test_theorem_412_lies_above_what_is_measured():
     exp = experiment(
         graphs.complete(5), DSpodFL(lr=0.004), problem=problem, schedule=Bernoulli(nodes=0.95, links=0.8), rounds=800
     )
-    rho = contraction(exp, rhythm(exp)).per_round
+    rho = contraction(exp, activity_rates(exp)).per_round
     s = dspodfl.Setting(5, rho, k.smoothness.value, 0.0, 1.0, _uneven(problem), k.noise.value, 0.95, 0.95)
     bound = nonconvex.nonconvex_bound(s, 0.004, 800, k.drop.value)
     assert bound.holds

@@ -81,7 +81,7 @@ class D2:
     """
 
     lr: float
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Needs] = replace(_SYMMETRIC, eigenvalues_above=-1 / 3)
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -111,6 +111,7 @@ class NIDS:
 
     lr: float
     needs: ClassVar[Needs] = replace(_SYMMETRIC, prox=True)
+    family: ClassVar[str] = "NIDS"
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:

@@ -78,6 +78,7 @@ class Depositum:
     nesterov: bool = False
     h_scale: Literal["beta"] | None = None
     needs: ClassVar[Needs] = replace(_SYMMETRIC, prox=True)
+    family: ClassVar[str] = "DEPOSITUM"
     plan: ClassVar[Plan] = Plan(quiet_start=True)
 
     def __post_init__(self) -> None:
@@ -174,6 +175,11 @@ class ProxGT:
     def __post_init__(self) -> None:
         if isinstance(self.lr, Rate) or not (0 < self.lr < math.inf and self.K >= 1):
             raise ConfigError(f"ProxGT needs lr > 0 and K >= 1; found {self.lr} and {self.K}.")
+
+    @property
+    def mixings(self) -> int:
+        """K, of the models as of the trackers."""
+        return self.K
 
     def init(self, x: Tensor, net: Net) -> Proximal:
         """Nothing tracked yet."""

@@ -51,6 +51,7 @@ class DSpodFL:
 
     lr: float | Rate
     needs: ClassVar[Needs] = _SYMMETRIC
+    family: ClassVar[str] = "DSpodFL"
 
     def __post_init__(self) -> None:
         check_rate(self)
@@ -77,6 +78,7 @@ class DGD:
 
     lr: float | Rate
     needs: ClassVar[Needs] = _SYMMETRIC
+    family: ClassVar[str] = "DSpodFL"
     plan: ClassVar[Plan] = Plan(nodes="always", links="always")
 
     init, step = DSpodFL.init, DSpodFL.step
@@ -97,6 +99,7 @@ class RandomizedGossip:
 
     lr: float | Rate
     needs: ClassVar[Needs] = _SYMMETRIC
+    family: ClassVar[str] = "DSpodFL"
     plan: ClassVar[Plan] = Plan(nodes="always")
 
     init, step = DSpodFL.init, DSpodFL.step
@@ -116,6 +119,7 @@ class SporadicSGD:
 
     lr: float | Rate
     needs: ClassVar[Needs] = _SYMMETRIC
+    family: ClassVar[str] = "DSpodFL"
     plan: ClassVar[Plan] = Plan(links="always")
 
     init, step = DSpodFL.init, DSpodFL.step
@@ -140,6 +144,7 @@ class DFedAvg:
     sgd_while_aggregating: bool = False
     period: Literal["D+1", "D"] = "D+1"
     needs: ClassVar[Needs] = _SYMMETRIC
+    family: ClassVar[str] = "DSpodFL"
 
     init, step = DSpodFL.init, DSpodFL.step
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -93,7 +93,7 @@ class EpidemicLearning:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = Needs()
+    needs: ClassVar[Needs] = Needs(combines="share")
 
     init = DSGD.init
 
@@ -117,7 +117,7 @@ class PairwiseGossip:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Needs] = replace(_SYMMETRIC, combines="share")
 
     init = DSGD.init
 

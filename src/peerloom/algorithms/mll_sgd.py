@@ -51,6 +51,7 @@ class MLLSGD:
 
     lr: float | Rate
     needs: ClassVar[Needs] = _HUBS
+    family: ClassVar[str] = "MLL-SGD"
 
     def __post_init__(self) -> None:
         check_rate(self)
@@ -77,6 +78,7 @@ class HLSGD:
 
     lr: float | Rate
     needs: ClassVar[Needs] = _HUBS
+    family: ClassVar[str] = "MLL-SGD"
     plan: ClassVar[Plan] = Plan(nodes="always")
 
     init, step = MLLSGD.init, MLLSGD.step
@@ -96,6 +98,7 @@ class LocalSGD:
 
     lr: float | Rate
     needs: ClassVar[Needs] = _HUBS
+    family: ClassVar[str] = "MLL-SGD"
     plan: ClassVar[Plan] = Plan(nodes="always")
 
     init, step = MLLSGD.init, MLLSGD.step

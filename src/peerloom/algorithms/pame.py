@@ -48,7 +48,8 @@ class PaME:
 
     sigma: float
     growth: float = 1.0
-    needs: ClassVar[Needs] = Needs()
+    needs: ClassVar[Needs] = Needs(combines="average")
+    family: ClassVar[str] = "PaME"
 
     def __post_init__(self) -> None:
         if not (self.sigma > 0 and self.growth >= 1):

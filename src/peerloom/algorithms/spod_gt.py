@@ -69,6 +69,7 @@ class SpodGT:
     lr: Rates
     skip: Literal["zero", "hold"] = "zero"
     needs: ClassVar[Needs] = _ANY
+    family: ClassVar[str] = "Spod-GT"
 
     def __post_init__(self) -> None:
         _check(self)
@@ -101,6 +102,7 @@ class SynchronousGT:
     lr: Rates
     skip: Literal["zero", "hold"] = "zero"
     needs: ClassVar[Needs] = _ANY
+    family: ClassVar[str] = "Spod-GT"
     plan: ClassVar[Plan] = Plan(nodes="always", links="always")
 
     init, step = SpodGT.init, SpodGT.step
@@ -120,6 +122,7 @@ class SporadicPushPull:
     lr: Rates
     skip: Literal["zero", "hold"] = "zero"
     needs: ClassVar[Needs] = _ANY
+    family: ClassVar[str] = "Spod-GT"
     plan: ClassVar[Plan] = Plan(nodes="always")
 
     init, step = SpodGT.init, SpodGT.step
@@ -138,6 +141,7 @@ class SporadicKGT:
     lr: Rates
     skip: Literal["zero", "hold"] = "zero"
     needs: ClassVar[Needs] = _ANY
+    family: ClassVar[str] = "Spod-GT"
     plan: ClassVar[Plan] = Plan(links="always")
 
     init, step = SpodGT.init, SpodGT.step
@@ -158,6 +162,7 @@ class PeriodicGT:
     K: int | None = None
     skip: Literal["zero", "hold"] = "zero"
     needs: ClassVar[Needs] = _ANY
+    family: ClassVar[str] = "Spod-GT"
 
     init, step = SpodGT.init, SpodGT.step
 

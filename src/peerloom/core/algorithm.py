@@ -59,6 +59,9 @@ class Algorithm(Protocol):
 
     State is a named tuple of row tensors whose first field `x` is the model. A step returns a new state, changes
     nothing in place, and does the same on all rows; it does not count, log, time, save or plot.
+
+    For theory a rule may say more of itself: `family`, whose theorems speak of it (a class variable), and `mixings`, how
+    often it mixes its models in a round, where that is not once.
     """
 
     needs: ClassVar[Needs]
@@ -82,6 +85,8 @@ class Needs:
     instead: str = ""  # what to use when the graph does not fit
     carries: tuple[Fit, ...] = MODELS  # how its rows may arrive
     links: Literal["any", "together", "all"] = "any"  # which may stay silent: any, none unless all do, or never one
+    combines: Literal["pull", "average", "share"] = "pull"  # the offer by which models are combined
+    eigenvalues_above: float = -1.0  # of the weights; a rule may not bear those below
 
     @property
     def keeps_mean(self) -> bool:

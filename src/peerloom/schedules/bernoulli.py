@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core import ConfigError, Draws, Links, Network, uniform
 from .fixed import recorded
 from .laws import Law
+from .rates import ActivityRates, Span, observed_links, observed_nodes
 
 __all__ = ["Bernoulli", "BernoulliActivity"]
 
@@ -61,6 +62,21 @@ class Bernoulli:
     def bind(self, network: Network, draws: Draws) -> BernoulliActivity:
         """The coins of every row and link of this network."""
         return BernoulliActivity(self, network, draws)
+
+    def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
+        """The probabilities; an activity that was written down is observed."""
+        activity, fair = self.bind(network, draws), has_coins(self.nodes)
+        coins = None
+        if has_coins(self.links):
+            coins = {name: activity.link_chance(span.start, name) for name in network.layers}
+        return ActivityRates(
+            coins=coins,
+            period=dict.fromkeys(network.layers, 1),
+            links=coins or observed_links(activity, network, span.observed),
+            nodes=activity.node_chance(span.start) if fair else observed_nodes(activity, network, span.observed),
+            fair=fair,
+            redraw=self.redraw,
+        )
 
 
 class BernoulliActivity:

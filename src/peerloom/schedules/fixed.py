@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import Activity, ConfigError, CyclePlan, Draws, Network, Schedule
+from .rates import ActivityRates, Span, all_together
 
 __all__ = ["Always", "Cycle", "Every", "Explicit", "FixedActivity", "recorded", "recorded_at"]
 
@@ -49,6 +50,10 @@ class Always:
         """The same arrays for every round."""
         return _when(network, lambda t: True, lambda t: True)
 
+    def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
+        """One of everything in every round."""
+        return all_together(network, dict.fromkeys(network.layers, 1))
+
 
 @dataclass(frozen=True)
 class Every:
@@ -67,6 +72,10 @@ class Every:
     def bind(self, network: Network, draws: Draws) -> FixedActivity:
         """Links fire in rounds T0 + 1, 2 T0 + 1, ..."""
         return _when(network, lambda t: True, lambda t: t > 1 and (t - 1) % self.T0 == 0)
+
+    def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
+        """All links every T0 rounds."""
+        return all_together(network, dict.fromkeys(network.layers, self.T0))
 
 
 @dataclass(frozen=True)
@@ -113,10 +122,21 @@ class Cycle:
         # 1 / d is rounded, so a mean that is a whole number may come out a hair above it.
         return max(1, math.floor(mean + 1e-9) if self.rounding == "floor" else math.ceil(mean - 1e-9))
 
+    def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
+        """All links once in a period, all clients in its other rounds."""
+        period, _ = self._period(network, draws)
+        busy = 1.0 if self.sgd_while_aggregating else (period - 1) / period
+        nodes = np.full(network.clients, busy)
+        found = all_together(network, dict.fromkeys(network.layers, period), nodes)
+        return replace(found, fair=busy == 1, cycle=True)
+
+    def _period(self, network: Network, draws: Draws) -> tuple[int, Activity | None]:
+        resources = None if self.resources is None else self.resources.bind(network, draws)
+        return self.local_rounds(resources) + (self.period == "D+1"), resources
+
     def bind(self, network: Network, draws: Draws) -> FixedActivity:
         """The last round of each period aggregates, or the first."""
-        resources = None if self.resources is None else self.resources.bind(network, draws)
-        period = self.local_rounds(resources) + (self.period == "D+1")
+        period, resources = self._period(network, draws)
         if period == 1 and not self.sgd_while_aggregating:
             raise ConfigError(
                 'Cycle: with D = 1 and period="D" no round computes. Use sgd_while_aggregating or period="D+1".'

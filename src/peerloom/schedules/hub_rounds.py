@@ -1,8 +1,8 @@
-"""The rhythm of two levels: workers to hubs every tau rounds, hubs among each other every q tau."""
+"""A schedule of two levels: workers to hubs every tau rounds, hubs among each other every q tau."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +11,7 @@ from ..core import ConfigError, Draws, Network
 from .bernoulli import Bernoulli
 from .fixed import FixedActivity
 from .laws import Law
+from .rates import ActivityRates, Span, all_together
 from .sampled import SplitActivity
 
 __all__ = ["HubRounds"]
@@ -18,7 +19,7 @@ __all__ = ["HubRounds"]
 
 @dataclass(frozen=True, eq=False)
 class HubRounds:
-    """MLL-SGD's rhythm: layers "up" and "down" fire in rounds tau, 2 tau, ..., "across" in rounds q tau, 2 q tau, ...
+    """MLL-SGD's schedule: layers "up" and "down" fire in rounds tau, 2 tau, ..., "across" in rounds q tau, 2 q tau, ...
 
     `nodes` is how often each worker computes, as in `Bernoulli`: a probability, one per worker, a law, or the very activity.
     """
@@ -33,13 +34,21 @@ class HubRounds:
         Bernoulli(nodes=self.nodes)  # says what is wrong with them
 
     def bind(self, network: Network, draws: Draws) -> SplitActivity:
-        """Coins for the workers, a beat for the layers."""
+        """Coins for the workers, fixed periods for the layers."""
         if set(network.layers) != {"up", "across", "down"}:
             raise ConfigError(f"HubRounds is for graphs with hubs, but '{network.name}' has {', '.join(network.layers)}.")
 
         def fires(t: int, layer: str) -> NDArray[np.bool_]:
-            period = self.tau * (self.q if layer == "across" else 1)
-            return np.full(len(network.layers[layer]), t > 0 and t % period == 0)
+            return np.full(len(network.layers[layer]), t > 0 and t % self._period(layer) == 0)
 
         coins = Bernoulli(nodes=self.nodes).bind(network, draws)
         return SplitActivity(coins, FixedActivity(network, coins.nodes, fires))
+
+    def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
+        """The layers by their periods, the workers by their coins."""
+        workers = Bernoulli(nodes=self.nodes).rates(network, draws, span)
+        periods = {name: self._period(name) for name in network.layers}
+        return replace(all_together(network, periods, workers.nodes), fair=workers.fair)
+
+    def _period(self, layer: str) -> int:
+        return self.tau * (self.q if layer == "across" else 1)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..core import ConfigError, Draws, Links, Network
 from .fixed import FixedActivity
+from .rates import ActivityRates, Span
 
 __all__ = ["Epidemic", "OneEdge", "OneNode", "OnePeer"]
 
@@ -31,6 +32,19 @@ class OneEdge:
             return np.asarray(links.coin == chosen)
 
         return _computing_always(network, fires)
+
+    def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
+        """Every link once in as many rounds as there are coins."""
+        return ActivityRates(
+            coins=None,
+            period=dict.fromkeys(network.layers, 1),
+            links={
+                name: np.full(len(links), 1 / max(1, len(np.unique(links.coin)))) for name, links in network.layers.items()
+            },
+            nodes=np.ones(network.clients),
+            fair=True,
+            one_link=True,
+        )
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import Activity, ConfigError, Draws, Network, Schedule
+from ..core import Activity, ConfigError, Draws, Links, Network, Schedule
 from .fixed import Always, FixedActivity
+from .rates import ActivityRates, Sampling, Span, rates_of
 
 __all__ = ["Sampled", "Split"]
 
@@ -46,13 +47,30 @@ class Sampled:
             raise ConfigError(f"Sampled.kappa has shape {np.shape(self.kappa)} for {rows} clients. Give one for each.")
         return np.broadcast_to(np.asarray(self.kappa, np.int64), rows)
 
+    def heard(self, links: Links) -> NDArray[np.int64]:
+        """How many neighbours each client hears when it listens: PaME's t_i."""
+        return np.asarray(np.maximum(1, np.ceil(self.fraction * links.in_degree - 1e-9)), np.int64)
+
+    def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
+        """Every neighbour of a client as often as any other of its own."""
+        kappa = self.periods(network.rows, draws)
+        heard = {name: self.heard(links) for name, links in network.layers.items()}
+        return ActivityRates(
+            coins=None,
+            period=dict.fromkeys(network.layers, 1),
+            links={
+                name: (heard[name] / links.in_degree.clip(1) / kappa)[links.dst] for name, links in network.layers.items()
+            },
+            nodes=np.ones(network.clients),
+            fair=True,
+            sampling=Sampling(heard, kappa),
+        )
+
     def bind(self, network: Network, draws: Draws) -> FixedActivity:
         """Per receiver, the neighbours with the least draws."""
         kappa = self.periods(network.rows, draws)
         every_row = np.ones(network.clients, bool)
-        wanted = {
-            name: np.maximum(1, np.ceil(self.fraction * links.in_degree - 1e-9)) for name, links in network.layers.items()
-        }
+        wanted = {name: self.heard(links) for name, links in network.layers.items()}
 
         def fires(t: int, layer: str) -> Bools:
             links = network.layers[layer]
@@ -76,6 +94,11 @@ class Split:
     def bind(self, network: Network, draws: Draws) -> SplitActivity:
         """Both, bound."""
         return SplitActivity(self.nodes.bind(network, draws), self.links.bind(network, draws))
+
+    def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
+        """Those of the two halves."""
+        links, nodes = (rates_of(half, network, draws, span) for half in (self.links, self.nodes))
+        return replace(links, nodes=nodes.nodes, fair=nodes.fair, redraw=links.redraw or nodes.redraw)
 
 
 class SplitActivity:

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from . import exact, improve, matrices, shape
+from . import exact, graph_facts, improve, matrices
 from .advise import Advice, advise, advise_all
 from .bound import Bound
 from .constants import Constants, Estimate, estimate
@@ -18,10 +18,10 @@ __all__ = [
     "advise_all",
     "estimate",
     "exact",
+    "graph_facts",
     "improve",
     "matrices",
     "predict",
-    "shape",
 ]
 
 # The papers' theorems live in `peerloom.papers.theorems`; these names lead there.

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from ..core import Links, Network
 from ..experiment import Experiment
+from .activity_rates import ActivityRates, activity_rates
 from .constants import Constants, estimate
 from .contraction import Contraction, contraction, hub_matrix, rounds_to_agree
 from .costs import Costs, costs
-from .coverage import FAMILY, Coverage, cover
+from .coverage import Coverage, cover
 from .findings import Finding, findings
+from .graph_facts import ALL_PAIRS, GraphFacts, graph_facts
 from .improve import WEIGHTS_UP_TO, Improvement, better_weights, new_hub_links, new_links, surer_links
 from .matrices import UnsettledError
-from .rhythm import Rhythm, rhythm
-from .shape import ALL_PAIRS, Shape, shape_of
 
 __all__ = ["Advice", "Changes", "Stochastic", "advise", "advise_all"]
 
@@ -69,7 +69,7 @@ class Advice:
     graph: str
     clients: int
     hubs: int
-    shape: Shape  # of the graph, or of the hubs' graph
+    shape: GraphFacts  # of the graph, or of the hubs' graph
     matrices: tuple[Stochastic, ...]
     links: tuple[float, float, float]  # least, mean and largest chance that a link fires in a round
     nodes: tuple[float, float, float]  # the same of clients computing
@@ -113,21 +113,21 @@ def advise_all(
     experiments: Iterable[Experiment], given: Mapping[str, float] | None = None, *, quick: bool = False
 ) -> Iterable[Advice]:
     """The same for several, one after the other; what they share is computed once."""
-    shapes: dict[int, Shape] = {}
+    shapes: dict[int, GraphFacts] = {}
     constants: dict[tuple[int, int, int], Constants] = {}
     changes: dict[tuple[int, bytes], tuple[Changes | None, tuple[str, ...]]] = {}
     for exp in experiments:
-        beat = rhythm(exp)
+        rates = activity_rates(exp)
         who = (id(exp.problem), exp.graph.clients, exp.seed)
         if who not in constants:
             constants[who] = estimate(exp.problem, exp.graph.clients, exp.seed, given)
         if id(exp.graph) not in shapes:
-            shapes[id(exp.graph)] = shape_of(talking(exp.graph))
-        mixing = contraction(exp, beat, quick=quick)
-        what = (id(exp.graph), b"" if beat.coins is None else b"".join(p.tobytes() for p in beat.coins.values()))
+            shapes[id(exp.graph)] = graph_facts(talking(exp.graph))
+        mixing = contraction(exp, rates, quick=quick)
+        what = (id(exp.graph), b"" if rates.coins is None else b"".join(p.tobytes() for p in rates.coins.values()))
         if what not in changes:
-            changes[what] = (None, ()) if quick else _changes(exp, beat, mixing)
-        yield _advice(exp, beat, shapes[id(exp.graph)], mixing, constants[who], *changes[what])
+            changes[what] = (None, ()) if quick else _changes(exp, rates, mixing)
+        yield _advice(exp, rates, shapes[id(exp.graph)], mixing, constants[who], *changes[what])
 
 
 def talking(network: Network) -> Links:
@@ -140,8 +140,8 @@ def talking(network: Network) -> Links:
 
 def _advice(
     exp: Experiment,
-    beat: Rhythm,
-    shape: Shape,
+    rates: ActivityRates,
+    shape: GraphFacts,
     mixing: Contraction,
     constants: Constants,
     changes: Changes | None,
@@ -150,8 +150,8 @@ def _advice(
     skipped = [*mixing.skipped, *unchanged]
     if shape.connected and shape.diameter is None:
         skipped.append(f"the exact diameter: more than {ALL_PAIRS:,} clients")
-    coverage = cover(exp, beat, mixing, constants)
-    fires = np.concatenate(list(beat.links.values())) if any(map(len, beat.links.values())) else np.zeros(1)
+    coverage = cover(exp, rates, mixing, constants)
+    fires = np.concatenate(list(rates.links.values())) if any(map(len, rates.links.values())) else np.zeros(1)
     return Advice(
         label=exp.name,
         algorithm=type(exp.algorithm).__name__,
@@ -162,32 +162,32 @@ def _advice(
         shape=shape,
         matrices=_matrices(exp),
         links=_spread(fires),
-        nodes=_spread(beat.nodes),
-        period=beat.beat,
+        nodes=_spread(rates.nodes),
+        period=rates.common_period,
         contraction=mixing,
         rounds_to_agree=rounds_to_agree(mixing.best),
         rounds_all_on=None if mixing.all_on is None else rounds_to_agree(mixing.all_on),
-        costs=costs(exp, beat),
+        costs=costs(exp, rates),
         constants=constants,
         coverage=coverage,
         changes=changes,
-        findings=findings(exp, beat, shape, mixing, constants, coverage),
+        findings=findings(exp, rates, shape, mixing, constants, coverage),
         skipped=tuple(skipped),
     )
 
 
-def _changes(exp: Experiment, beat: Rhythm, mixing: Contraction) -> tuple[Changes | None, tuple[str, ...]]:
+def _changes(exp: Experiment, rates: ActivityRates, mixing: Contraction) -> tuple[Changes | None, tuple[str, ...]]:
     if exp.graph.hubs:
         return _hub_changes(exp, mixing)
     links = exp.graph.peers
-    if beat.coins is None or mixing.worst is None or mixing.how != "exact":
+    if rates.coins is None or mixing.worst is None or mixing.how != "exact":
         return None, ("changes to links: they need links that are independent coins",)
     if links.rows > _SUGGEST_UP_TO:
         return None, (f"changes to links: more than {_SUGGEST_UP_TO:,} clients",)
-    now = (mixing.per_round or 0.0) ** beat.period["peers"]
+    now = (mixing.per_round or 0.0) ** rates.period["peers"]
     if now >= 1 - 1e-12:
         return None, ()
-    p, skipped = beat.coins["peers"], []
+    p, skipped = rates.coins["peers"], []
     try:
         surer = surer_links(links, p, mixing.worst, now)
         fresh = new_links(links, p, mixing.worst, now)
@@ -218,10 +218,10 @@ def _hub_changes(exp: Experiment, mixing: Contraction) -> tuple[Changes | None, 
 
 def _matrices(exp: Experiment) -> tuple[Stochastic, ...]:
     """Of every layer the rule mixes over, with the weights it uses there."""
-    family, found = FAMILY.get(type(exp.algorithm).__name__), []
+    found = []
     for name in exp.algorithm.needs.layers:
         links = exp.graph.layers[name]
-        if family == "PaME":
+        if exp.algorithm.needs.combines == "average":
             even = bool(np.allclose(np.bincount(links.src, links.share, links.rows), 1))
             found.append(Stochastic(name, "neighbours", True, even, even and links.symmetric, 0.0))
             continue

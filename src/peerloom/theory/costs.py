@@ -14,7 +14,7 @@ from ..core import Draws, Evaluation, Ledger, Net, Network, Placement
 from ..experiment import Experiment
 from ..graphs import complete, from_edges, hubs
 from ..schedules import Always
-from .rhythm import Rhythm
+from .activity_rates import ActivityRates
 
 __all__ = ["Costs", "costs"]
 
@@ -35,20 +35,20 @@ class Costs:
         return self.processing_delay + self.transmission_delay
 
 
-def costs(exp: Experiment, beat: Rhythm) -> Costs:
+def costs(exp: Experiment, rates: ActivityRates) -> Costs:
     """How often links fire and clients compute, times what one of them costs this rule, which a dry round tells."""
     per_link, bits, per_client = _dry_round(exp)
     draws, network = Draws(exp.seed), exp.graph
     resources = exp.able.bind(network, draws)
     transmission = sum(
-        float((beat.links[name] * per_link[name] / resources.link_probability(1, name)) @ links.share) / links.rows
+        float((rates.links[name] * per_link[name] / resources.link_probability(1, name)) @ links.share) / links.rows
         for name, links in network.layers.items()
     )
     return Costs(
-        gradients=float(beat.nodes.sum()) * per_client,
-        messages=sum(float(beat.links[name].sum()) * per_link[name] for name in network.layers),
-        bytes=sum(float(beat.links[name].sum()) * bits[name] for name in network.layers) / 8,
-        processing_delay=float((beat.nodes / resources.node_probability(1)).mean()) * per_client,
+        gradients=float(rates.nodes.sum()) * per_client,
+        messages=sum(float(rates.links[name].sum()) * per_link[name] for name in network.layers),
+        bytes=sum(float(rates.links[name].sum()) * bits[name] for name in network.layers) / 8,
+        processing_delay=float((rates.nodes / resources.node_probability(1)).mean()) * per_client,
         transmission_delay=transmission,
     )
 

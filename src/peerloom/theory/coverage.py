@@ -6,7 +6,6 @@ family of rules that they speak of.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,33 +13,15 @@ from typing import Any
 from .. import extensions
 from ..core import Rate
 from ..experiment import Experiment
+from .activity_rates import ActivityRates
 from .constants import Constants
 from .contraction import Contraction
 from .exact import Floor
-from .rhythm import Rhythm
+from .rules import family_of
 
-__all__ = ["FAMILY", "THEOREMS", "Coverage", "Theorem", "cover", "step_of"]
+__all__ = ["THEOREMS", "Coverage", "Theorem", "cover", "step_of"]
 
 THEOREMS = "peerloom.theorems"  # the entry point group
-
-# Which paper's rule each algorithm is. What is missing has a theory of its own, which is not here.
-FAMILY = {
-    "DSpodFL": "DSpodFL",
-    "DGD": "DSpodFL",
-    "RandomizedGossip": "DSpodFL",
-    "SporadicSGD": "DSpodFL",
-    "DFedAvg": "DSpodFL",
-    "SpodGT": "Spod-GT",
-    "SynchronousGT": "Spod-GT",
-    "SporadicPushPull": "Spod-GT",
-    "SporadicKGT": "Spod-GT",
-    "PeriodicGT": "Spod-GT",
-    "MLLSGD": "MLL-SGD",
-    "HLSGD": "MLL-SGD",
-    "LocalSGD": "MLL-SGD",
-    "Depositum": "DEPOSITUM",
-    "PaME": "PaME",
-}
 
 
 @dataclass(frozen=True)
@@ -72,28 +53,27 @@ class Coverage:
     notes: tuple[str, ...] = ()
 
 
-Theorem = Callable[[Experiment, Rhythm, Contraction, Constants], Coverage]
+Theorem = Callable[[Experiment, ActivityRates, Contraction, Constants], Coverage]
 
 
-def cover(exp: Experiment, beat: Rhythm, mixing: Contraction, constants: Constants) -> Coverage:
+def cover(exp: Experiment, rates: ActivityRates, mixing: Contraction, constants: Constants) -> Coverage:
     """The theorem of the rule's own paper, checked assumption by assumption."""
-    name = type(exp.algorithm).__name__
     if constants.smoothness.value == 0:
-        why = "no loss is curved, so there is nothing to be said of steps"
-        return Coverage("No theorem", False, (why,), step_of(exp))
-    if beat.nodes.min() == 0:
-        return Coverage("No theorem", False, ("some clients never compute",), step_of(exp))
-    if name in FAMILY:
-        theorem: Theorem | None = extensions.load(THEOREMS, FAMILY[name])
-        if theorem is not None:
-            return theorem(exp, beat, mixing, constants)
-        why = f"the theorems of {FAMILY[name]} are missing: {extensions.REINSTALL}"
-        return Coverage("No theorem", False, (why,), step_of(exp))
-    why = f"{name} is not their rule, and its own theory is not built in"
-    limit = 2 / constants.smoothness.value if name == "NIDS" else None  # whatever the graph (Li, Shi and Yan 2019)
-    if limit is not None and not math.isfinite(constants.smoothness.value):
-        limit = None
-    return Coverage("None of the five papers", False, (why,), step_of(exp), printed=limit)
+        return _none(exp, "no loss is curved, so there is nothing to be said of steps")
+    if rates.nodes.min() == 0:
+        return _none(exp, "some clients never compute")
+    family = family_of(exp.algorithm)
+    if family is None:
+        why = f"{type(exp.algorithm).__name__} is not their rule, and its own theory is not built in"
+        return Coverage("None of the five papers", False, (why,), step_of(exp))
+    theorem: Theorem | None = extensions.load(THEOREMS, family)
+    if theorem is None:
+        return _none(exp, f"the theorems of {family} are missing: {extensions.REINSTALL}")
+    return theorem(exp, rates, mixing, constants)
+
+
+def _none(exp: Experiment, why: str) -> Coverage:
+    return Coverage("No theorem", False, (why,), step_of(exp))
 
 
 def step_of(exp: Experiment) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -12,11 +13,12 @@ from scipy.sparse.csgraph import connected_components
 
 from ..core import Links
 from ..experiment import Experiment
+from .activity_rates import ActivityRates
 from .constants import Constants
 from .contraction import Contraction, rounds_to_agree
-from .coverage import FAMILY, Coverage
-from .rhythm import Rhythm
-from .shape import Shape, strong_parts
+from .coverage import Coverage
+from .graph_facts import GraphFacts, strong_parts
+from .rules import family_of
 
 __all__ = ["Finding", "findings"]
 
@@ -30,17 +32,18 @@ class Finding:
 
 
 def findings(
-    exp: Experiment, beat: Rhythm, shape: Shape, mixing: Contraction, constants: Constants, coverage: Coverage
+    exp: Experiment, rates: ActivityRates, shape: GraphFacts, mixing: Contraction, constants: Constants, coverage: Coverage
 ) -> tuple[Finding, ...]:
     """All of them, the gravest first."""
-    found = [*_graph(exp, beat, shape), *_step(coverage), *_pace(exp, mixing), *_clients(exp, beat, constants)]
+    found = [*_graph(exp, rates, shape), *_step(coverage), *_pace(exp, mixing), *_clients(exp, rates, constants)]
     order = ["error", "warning", "note"]
     return tuple(sorted(found, key=lambda one: order.index(one.level)))
 
 
-def _graph(exp: Experiment, beat: Rhythm, shape: Shape) -> Iterator[Finding]:
+def _graph(exp: Experiment, rates: ActivityRates, shape: GraphFacts) -> Iterator[Finding]:
     of = "hubs' graph" if exp.graph.hubs else "graph"
-    name, rule = exp.graph.name, type(exp.algorithm).__name__
+    name, rule, needs = exp.graph.name, type(exp.algorithm).__name__, exp.algorithm.needs
+    averages = needs.combines == "average"
     if not shape.connected and shape.parts > 1:
         yield Finding(
             "error",
@@ -55,29 +58,31 @@ def _graph(exp: Experiment, beat: Rhythm, shape: Shape) -> Iterator[Finding]:
         )
     elif not exp.graph.hubs:
         links = exp.graph.peers
-        live = beat.links["peers"] > 0
+        live = rates.links["peers"] > 0
         if strong_parts(links, live) > 1:
             yield Finding(
                 "error",
                 f"{int((~live).sum())} of the {len(links)} links never fire, and without them the graph falls apart. Raise "
                 "their probability above 0.",
             )
-        elif FAMILY.get(rule) == "PaME" and shape.bipartite:
-            whole = exp.message.fit == "whole" and bool(np.all(beat.links["peers"] == 1))
+        elif averages and shape.bipartite:
+            whole = exp.message.fit == "whole" and bool(np.all(rates.links["peers"] == 1))
             yield Finding(
                 "error" if whole else "warning",
-                f"The graph is bipartite and PaME drops a client's own value, so the two camps "
+                f"The graph is bipartite and {rule} drops a client's own value, so the two camps "
                 f"{'only swap their models and never agree' if whole else 'mostly swap their models'}. Use a graph with an "
                 "odd circle, such as 'regular' or 'complete'.",
             )
-    if rule == "D2" and exp.graph.peers.symmetric and exp.graph.rows <= 2000:
+    if needs.eigenvalues_above > -1 and exp.graph.peers.symmetric and exp.graph.rows <= 2000:
         least = float(np.linalg.eigvalsh(exp.graph.peers.matrix())[0])
-        if least <= -1 / 3:
+        if least <= needs.eigenvalues_above:
+            limit = Fraction(needs.eigenvalues_above).limit_denominator(100)
             yield Finding(
-                "warning", f"D2 needs weights whose eigenvalues are all above -1/3; the least is {least:.3f}. Use NIDS."
+                "warning",
+                f"{rule} needs weights whose eigenvalues are all above {limit}; the least is {least:.3f}. Use NIDS.",
             )
-    if FAMILY.get(rule) == "PaME" and not shape.regular and shape.connected:
-        yield Finding("warning", "The degrees differ, so PaME's limit leans to clients with many neighbours.")
+    if averages and not shape.regular and shape.connected:
+        yield Finding("warning", f"The degrees differ, so {rule}'s limit leans to clients with many neighbours.")
 
 
 def _parts(exp: Experiment) -> str:
@@ -117,19 +122,19 @@ def _pace(exp: Experiment, mixing: Contraction) -> Iterator[Finding]:
         )
 
 
-def _clients(exp: Experiment, beat: Rhythm, constants: Constants) -> Iterator[Finding]:
-    d = beat.nodes
+def _clients(exp: Experiment, rates: ActivityRates, constants: Constants) -> Iterator[Finding]:
+    d = rates.nodes
     if d.max() == 0:
         yield Finding("error", "No client ever computes: nothing is learnt. Raise the probabilities above 0.")
     elif d.min() == 0:
         yield Finding("warning", f"{int((d == 0).sum())} clients never compute, so their data count for nothing.")
     skip: Any = getattr(exp.algorithm, "skip", "zero")
-    weighs = FAMILY.get(type(exp.algorithm).__name__) in ("DSpodFL", "Spod-GT", "MLL-SGD") and skip != "hold"
+    weighs = family_of(exp.algorithm) in ("DSpodFL", "Spod-GT", "MLL-SGD") and skip != "hold"
     if weighs and d.min() > 0 and d.max() / d.min() > 1.5 and not constants.alike:
         yield Finding(
             "warning",
             f"Clients compute with probabilities from {d.min():.2g} to {d.max():.2g}, and one that computes seldom counts "
             "less: the run settles where sum of d_i grad F_i = 0, not at the optimum of all.",
         )
-    if beat.changes:
+    if rates.redraw is not None:
         yield Finding("note", "Probabilities are drawn anew now and then: contraction is the largest of the first ones.")

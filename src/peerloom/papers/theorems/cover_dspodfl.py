@@ -11,13 +11,12 @@ import numpy as np
 from ...core import InverseSqrt, Rate
 from ...experiment import Experiment
 from ...problems.properties import properties_of
-from ...schedules import Cycle
+from ...theory.activity_rates import ActivityRates
 from ...theory.bound import Bound
 from ...theory.constants import Constants, quadratics_of
 from ...theory.contraction import Contraction
 from ...theory.coverage import Coverage
 from ...theory.exact import Floor, Linear
-from ...theory.rhythm import Rhythm
 from . import dspodfl
 from . import dspodfl_nonconvex as nonconvex
 
@@ -26,22 +25,22 @@ __all__ = ["cover", "exact_floor"]
 _EXACT_UP_TO = 40  # numbers in all models together, up to which floors are exact
 
 
-def cover(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constants) -> Coverage:
+def cover(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants) -> Coverage:
     """Strongly convex, else non-convex, else what fails; with a step that shrinks, the appendices."""
     rule: Any = exp.algorithm
     alpha = rule.lr.at(1) if isinstance(rule.lr, Rate) else float(rule.lr)
-    found, largest = exact_floor(exp, beat) or (None, None)
+    found, largest = exact_floor(exp, rates) or (None, None)
     both = "DSpodFL, Theorems 4.11 and 4.12"
-    if isinstance(exp.active_schedule, Cycle):
+    if rates.cycle:
         why = "clients and links follow a cycle, where the theorems want coins: between talks rho tilde is 1"
         return Coverage(both, False, (why,), alpha)
-    if mixing.per_round is None or beat.coins is None or not beat.fair:
+    if mixing.per_round is None or rates.coins is None or not rates.fair:
         return Coverage(both, False, ("links or clients are not independent coins",), alpha)
     if mixing.per_round >= 1 - 1e-12:
         return Coverage(both, False, ("disagreement does not shrink (rho tilde = 1)",), alpha)
     s = dspodfl.Setting(
         exp.graph.clients, mixing.per_round, k.smoothness.value, k.convexity.value, k.slope.value, k.diversity.value,
-        k.noise.value, float(beat.nodes.min()), float(beat.nodes.max()),
+        k.noise.value, float(rates.nodes.min()), float(rates.nodes.max()),
     )  # fmt: skip
     if not math.isfinite(s.beta):
         fails = ["the losses are not smooth"] + ([] if s.mu > 0 else ["they are not strongly convex"])
@@ -96,7 +95,7 @@ def _why_not(step: Bound, alpha: float) -> str:
     return f"the step {alpha:.3g} is not below {limit:.3g}" + (f"; {step.why}" if step.why and not step.holds else "")
 
 
-def exact_floor(exp: Experiment, beat: Rhythm) -> tuple[Floor | None, float] | None:
+def exact_floor(exp: Experiment, rates: ActivityRates) -> tuple[Floor | None, float] | None:
     """Where DSpodFL's rule settles on small quadratics, and the largest step for which it settles at all.
 
     For exact gradients or normal noise; None where the run is not of that kind.
@@ -107,16 +106,16 @@ def exact_floor(exp: Experiment, beat: Rhythm) -> tuple[Floor | None, float] | N
     steady = facts.full_batch or facts.noise is not None
     if square is None or not steady or square[1].size > _EXACT_UP_TO or isinstance(rule.lr, Rate):
         return None
-    if beat.coins is None or beat.beat > 1 or not beat.fair or exp.message.fit != "whole":
+    if rates.coins is None or rates.common_period > 1 or not rates.fair or exp.message.fit != "whole":
         return None
     A, b = square
     if np.linalg.matrix_rank(A.mean(axis=0)) < exp.problem.n:
         return None
     noise = facts.noise or 0.0
-    coins = beat.coins["peers"]
+    coins = rates.coins["peers"]
 
     def model(alpha: float) -> Linear:
-        return Linear(exp.graph.peers, coins, A, b, beat.nodes, alpha, noise)
+        return Linear(exp.graph.peers, coins, A, b, rates.nodes, alpha, noise)
 
     low, high = 0.0, 4 / float(np.linalg.eigvalsh(A).max())
     for _ in range(12):

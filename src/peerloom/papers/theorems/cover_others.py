@@ -7,26 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from ...core import Draws, Rate
+from ...core import Rate
 from ...experiment import Experiment
-from ...messages import Coordinates
 from ...problems.properties import properties_of
-from ...schedules import Cycle, HubRounds, Sampled, Split
+from ...theory.activity_rates import ActivityRates
 from ...theory.constants import Constants
 from ...theory.contraction import Contraction, hub_matrix
-from ...theory.coverage import Coverage
+from ...theory.coverage import Coverage, step_of
 from ...theory.matrices import expected, second_modulus
-from ...theory.rhythm import Rhythm, asked
+from ...theory.rules import carried_share
 from . import depositum, mll_sgd, pame
 from . import spod_gt_recursion as recursion
 from .spod_gt import Mixing
 
-__all__ = ["cover_depositum", "cover_mll_sgd", "cover_pame", "cover_spod_gt"]
+__all__ = ["cover_depositum", "cover_mll_sgd", "cover_nids", "cover_pame", "cover_spod_gt"]
 
 _UTILITY_UP_TO = 120  # clients for whom Spod-GT's edge utility is counted
 
 
-def cover_spod_gt(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constants) -> Coverage:
+def cover_spod_gt(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants) -> Coverage:
     """Spod-GT, Theorem 4.10: on any real network it wants links that all but always fire."""
     rule: Any = exp.algorithm
     title, m = "Spod-GT, Theorem 4.10", exp.graph.clients
@@ -37,7 +36,7 @@ def cover_spod_gt(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constan
         fails.append('skip="hold" keeps old gradients, which the theorem does not know')
     if isinstance(rule.lr, Rate):
         fails.append("the step changes, and the theorem wants a constant one")
-    if isinstance(exp.active_schedule, Cycle) or beat.coins is None:
+    if rates.cycle or rates.coins is None:
         fails.append("links are not independent coins in every round")
         return Coverage(title, False, tuple(fails), float(eta.max()))
     if mixing.per_round is None or mixing.per_round >= 1 - 1e-12:
@@ -46,7 +45,7 @@ def cover_spod_gt(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constan
     if m > _UTILITY_UP_TO:
         fails.append(f"not checked further: counting paths over {m:,} clients takes too long")
         return Coverage(title, False, tuple(fails), float(eta.max()))
-    net = Mixing(exp.graph.peers, beat.coins["peers"])
+    net = Mixing(exp.graph.peers, rates.coins["peers"])
     if net.ph.min() < 1:
         sure = min(net.least_probability())
         fails.append(
@@ -58,7 +57,7 @@ def cover_spod_gt(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constan
         return Coverage(title, False, tuple(fails), float(eta.max()))
     alike = 1.0 if k.diversity.value == 0 else math.sqrt(2)  # |grad F_i|^2 <= 2 delta^2 + 2 |grad F|^2
     who = recursion.Clients(
-        p=beat.nodes, L=np.full(m, k.smoothness.value), sigma0=np.full(m, k.noise.value), sigma1=np.zeros(m),
+        p=rates.nodes, L=np.full(m, k.smoothness.value), sigma0=np.full(m, k.noise.value), sigma1=np.zeros(m),
         delta0=np.full(m, math.sqrt(2) * k.diversity.value), delta1=np.full(m, alike), e=np.ones(m),
     )  # fmt: skip
     step = recursion.step_bound(net, who)
@@ -76,19 +75,19 @@ def cover_spod_gt(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constan
     return Coverage(title, not fails, tuple(fails), float(eta.max()), step.printed, step.truth, floor, notes=notes)
 
 
-def cover_mll_sgd(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constants) -> Coverage:
+def cover_mll_sgd(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants) -> Coverage:
     """MLL-SGD, Theorem 1: condition (12), and data that look alike."""
     rule: Any = exp.algorithm
-    schedule: Any = exp.active_schedule
     title = "MLL-SGD, Theorem 1"
     eta = rule.lr.at(1) if isinstance(rule.lr, Rate) else float(rule.lr)
-    if not isinstance(schedule, HubRounds):
-        return Coverage(title, False, ("the schedule is not HubRounds, so tau and q are not known",), eta)
+    if rates.coins is None or any(p.min(initial=1.0) < 1 for p in rates.coins.values()):
+        why = "layers do not fire at fixed intervals, as under HubRounds, so there are no tau and q"
+        return Coverage(title, False, (why,), eta)
+    tau = rates.period["up"]
+    q = rates.period["across"] // tau
     given = exp.graph.recipe.get("weights")
     w = np.ones(exp.graph.clients) if given is None else np.asarray(given, np.float64)
-    s = mll_sgd.Setting(
-        mll_sgd.zeta(*hub_matrix(exp)), schedule.tau, schedule.q, w / w.sum(), beat.nodes, k.smoothness.value, k.noise.value
-    )
+    s = mll_sgd.Setting(mll_sgd.zeta(*hub_matrix(exp)), tau, q, w / w.sum(), rates.nodes, k.smoothness.value, k.noise.value)
     step = mll_sgd.step(s)
     fails = [] if k.alike else ["workers' data differ, and the theorem wants every gradient unbiased for the whole"]
     if isinstance(rule.lr, Rate):
@@ -101,12 +100,12 @@ def cover_mll_sgd(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constan
     return Coverage(title, not fails, tuple(fails), eta, step.printed, step.truth, floor)
 
 
-def cover_depositum(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constants) -> Coverage:
+def cover_depositum(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants) -> Coverage:
     """DEPOSITUM, Theorem 1: its limits of alpha and beta."""
     rule: Any = exp.algorithm
     title, n, L = "DEPOSITUM, Theorem 1", exp.graph.clients, k.smoothness.value
-    links, T0 = exp.graph.peers, beat.period["peers"]
-    if beat.coins is None or beat.coins["peers"].min(initial=1.0) < 1 or beat.nodes.min() < 1:
+    links, T0 = exp.graph.peers, rates.period["peers"]
+    if rates.coins is None or rates.coins["peers"].min(initial=1.0) < 1 or rates.nodes.min() < 1:
         return Coverage(title, False, ("clients or links are sporadic; it wants all of them, every T0 rounds",), rule.alpha)
     lam = second_modulus(expected(links, np.ones(len(links))))
     rho = properties_of(exp.problem, n, exp.seed).weak_convexity
@@ -146,19 +145,19 @@ def cover_depositum(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Const
     return Coverage(title, not fails, tuple(fails), rule.alpha, alphas.printed, None, floor, notes=notes)
 
 
-def cover_pame(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constants) -> Coverage:
+def cover_pame(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants) -> Coverage:
     """PaME, Theorems 2 to 4: a regular graph that is not bipartite, and growth below what C_1 allows."""
     rule: Any = exp.algorithm
     title, links = "PaME, Theorems 2 to 4", exp.graph.peers
-    schedule: Any = exp.active_schedule
-    schedule = schedule.links if isinstance(schedule, Split) else schedule
-    share = exp.message.count(exp.problem.n) / exp.problem.n if isinstance(exp.message, Coordinates) else 1.0
-    heard = asked(schedule, links) if isinstance(schedule, Sampled) else links.in_degree
-    if not isinstance(schedule, Sampled) and (beat.coins is None or beat.coins["peers"].min(initial=1.0) < 1):
-        return Coverage(title, False, ("the schedule is not Sampled, so who hears whom is not what it wants",))
-    kappa = (
-        int(schedule.periods(links.rows, Draws(exp.seed)).max()) if isinstance(schedule, Sampled) else beat.period["peers"]
-    )
+    share = carried_share(exp)
+    share = 1.0 if share is None else share
+    if rates.sampling is not None:
+        heard, kappa = rates.sampling.heard["peers"], int(rates.sampling.period.max())
+    elif rates.coins is not None and rates.coins["peers"].min(initial=1.0) == 1:
+        heard, kappa = links.in_degree, rates.period["peers"]
+    else:
+        why = "the schedule is not Sampled, so who hears whom is not what it wants"
+        return Coverage(title, False, (why,))
     limit = pame.growth(links, heard, share, kappa)
     fails = [] if limit.holds else [limit.why]
     if rule.growth <= 1:
@@ -172,3 +171,10 @@ def cover_pame(exp: Experiment, beat: Rhythm, mixing: Contraction, k: Constants)
         notes.append(f"all steps together sum to at most {path:.3g}, so no model gets further than that times its gradients")
     step = 1 / (rule.sigma * t)
     return Coverage(title, not fails, tuple(fails), step, growth=limit.truth, notes=tuple(notes))
+
+
+def cover_nids(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants) -> Coverage:
+    """NIDS allows steps below 2 / L whatever the graph (Li, Shi and Yan 2019)."""
+    why = "NIDS is not their rule, and of its own theory only the step is built in"
+    limit = 2 / k.smoothness.value if math.isfinite(k.smoothness.value) else None
+    return Coverage("None of the five papers", False, (why,), step_of(exp), printed=limit)

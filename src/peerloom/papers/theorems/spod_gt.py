@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ...core import Links
 from ...theory.bound import Bound
+from ...theory.graph_facts import diameter, distances, edge_utility
 from ...theory.matrices import expected, left_perron, pull_contraction, push_contraction
-from ...theory.shape import diameter, distances, edge_utility
 
 __all__ = ["Mixing"]
 

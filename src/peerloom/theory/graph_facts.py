@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, shor
 
 from ..core import Links
 
-__all__ = ["ALL_PAIRS", "Shape", "diameter", "distances", "edge_utility", "shape_of", "strong_parts"]
+__all__ = ["ALL_PAIRS", "GraphFacts", "diameter", "distances", "edge_utility", "graph_facts", "strong_parts"]
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -20,7 +20,7 @@ ALL_PAIRS = 1500  # rows up to which all distances are computed (1500 take a sec
 
 
 @dataclass(frozen=True)
-class Shape:
+class GraphFacts:
     """A layer of links as a graph."""
 
     rows: int
@@ -43,7 +43,7 @@ class Shape:
         return self.strong_parts == 1
 
 
-def shape_of(links: Links, live: NDArray[np.bool_] | None = None) -> Shape:
+def graph_facts(links: Links, live: NDArray[np.bool_] | None = None) -> GraphFacts:
     """The facts of a layer, of the links in `live` only where it is given."""
     live = np.ones(len(links), bool) if live is None else live
     m, src, dst = links.rows, links.src[live], links.dst[live]
@@ -54,7 +54,7 @@ def shape_of(links: Links, live: NDArray[np.bool_] | None = None) -> Shape:
     exact = diameter(distances(links, live)) if strong == 1 and m <= ALL_PAIRS else None
     low, high = (exact, exact) if exact is not None or strong > 1 else _diameter_between(graph)
     pairs = set(zip(src.tolist(), dst.tolist(), strict=True))
-    return Shape(
+    return GraphFacts(
         rows=m,
         links=len(src),
         two_way=all((j, i) in pairs for i, j in pairs),
