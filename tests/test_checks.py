@@ -3,7 +3,6 @@
 import math
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from peerloom.papers.recipes import RECIPES, Form, Part, outcome
@@ -11,7 +10,7 @@ from peerloom.papers.recipes.checks import decide
 from peerloom.papers.recipes.claims import across, ahead, best_point, close, grows, order, printed, steady
 from peerloom.papers.recipes.page import to_html
 from peerloom.papers.recipes.summary import to_markdown
-from peerloom.runs import Run
+from peerloom.runs import Run, Table
 from peerloom.sweeps.readings import Found, Reading, middle, quartiles
 
 END = Reading("mean_accuracy")
@@ -20,7 +19,7 @@ LOSS = Reading("average_loss")
 
 def run(label, seed, status="done", **columns):
     length = len(next(iter(columns.values())))
-    table = pl.DataFrame({"round": list(range(length)), "delay": [10.0 * t for t in range(length)]} | columns)
+    table = Table({"round": list(range(length)), "delay": [10.0 * t for t in range(length)]} | columns)
     return Run(Path(f"{label}-{seed}"), {"label": label, "seed": seed, "status": status}, {}, {}, table)
 
 

@@ -8,10 +8,10 @@ import subprocess
 import sys
 import time
 
-import polars
 import pytest
 
 from peerloom.cli import main
+from peerloom.runs import RunFolder
 
 FILE = """
 title = "Small"
@@ -72,7 +72,7 @@ def test_json_is_one_document_and_nothing_else(place):
     document = json.loads(done.stdout)
     assert document["report"] == "out/report.html"
     assert sorted(document["runs"]) == ["out/DGD-seed7", "out/DSpodFL-seed7"]
-    table = polars.read_parquet(place / "out" / "DGD-seed7" / "metrics.parquet")
+    table = RunFolder(place / "out" / "DGD-seed7").read().metrics
     assert table["round"].max() == 4
 
 
@@ -81,7 +81,7 @@ def test_a_kept_config_repeats_the_run(place):
     again = peerloom("run", "out/DSpodFL-seed2/config.toml", "--out", "again", cwd=place)
     assert again.returncode == 0, again.stderr
     first, second = (place / "out" / "DSpodFL-seed2", place / "again" / "DSpodFL-seed2")
-    one, two = (polars.read_parquet(folder / "metrics.parquet").drop("seconds") for folder in (first, second))
+    one, two = (RunFolder(folder).read().metrics.drop("seconds") for folder in (first, second))
     assert one.equals(two)
     assert (first / "config.toml").read_text() == (second / "config.toml").read_text()
 
@@ -106,7 +106,7 @@ def test_an_interrupted_comparison_is_resumed_to_the_same_numbers(place, number)
     whole = peerloom(*words, "--out", "whole", cwd=place)
     assert whole.returncode == 0, whole.stderr
     for folder in (place / "whole").glob("*-seed*"):
-        one, two = (polars.read_parquet(place / top / folder.name / "metrics.parquet") for top in ("whole", "cut"))
+        one, two = (RunFolder(place / top / folder.name).read().metrics for top in ("whole", "cut"))
         assert one.drop("seconds").equals(two.drop("seconds")), folder.name
 
 

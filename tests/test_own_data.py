@@ -57,6 +57,17 @@ def test_a_csv_becomes_samples_by_constants_of_the_file(csv):
     assert data.test_x is None
 
 
+def test_a_csv_as_spreadsheets_write_it(tmp_path):
+    path = tmp_path / "patients.csv"
+    path.write_bytes(b'\xef\xbb\xbf"ill","pressure","age"\r\n1," 150 ",60\r\n\r\n0, NA ,"40"\r\n')
+    exp = experiment(FILE.replace("scale = [10, 20] }", "scale = [10, 20], test = 0.0 }"))
+    data = with_samples(exp, 0, str(path)).problem.data
+    assert data.x.tolist() == [[1, 1], [-1, 0]]
+    path.write_bytes(b"age,pressure,ill\n60,\xff,1\n")
+    with pytest.raises(DataError, match="cannot be read as CSV"):
+        with_samples(exp, 0, str(path))
+
+
 def test_a_share_is_held_out_and_depends_on_the_count_alone(csv):
     place = own(1, 2, label="y", test=0.25)
     lines = "x,y\n" + "".join(f"{k},{k % 2}\n" for k in range(40))
@@ -94,7 +105,13 @@ def test_it_cannot_be_simulated(tmp_path):
         ("age,pressure,ill\n60,150,2\n40,120,0\n50,130,1\n50,130,1\n", "2 classes.*such as 2"),
         ("age,pressure,ill\n60,high,1\n", "line 2, column 'pressure': 'high'"),
         ("age,pressure,ill\n60,150,\n", "line 2: the label is missing"),
-        ("age,pressure,ill\n60,150,1\n1\n1,2,3,4\n", "cannot be read as CSV"),
+        ("age,pressure,ill\n60,150,1\n1\n", "cannot be read as CSV.*line 3 has 1 fields, the header 3"),
+        ("age,pressure,ill\n60,150,1\n1,2,3,4\n", "cannot be read as CSV.*line 3 has 4 fields, the header 3"),
+        ('age,pressure,ill\n60,"150,1\n', "cannot be read as CSV.*unexpected end of data"),
+        ("age,pressure,ill,age\n60,150,1,60\n", "cannot be read as CSV.*two columns have the same name"),
+        ("", "cannot be read as CSV.*it is empty"),
+        ("age,pressure,ill\n60,\x00,1\n", "line 2, column 'pressure'|cannot be read as CSV.*NUL"),
+        ('age,pressure,ill\n60,"150\n",1\n\n60,low,1\n', "line 5, column 'pressure': 'low'"),
     ],
 )
 def test_a_csv_that_does_not_fit_is_refused_in_words(text, says, csv):

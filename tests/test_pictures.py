@@ -23,7 +23,7 @@ from peerloom.reports.picture import Bars, Bubbles, Cells, Dot, Dots, Line, Line
 from peerloom.reports.plots import report_pictures
 from peerloom.reports.scales import Along, Scale, span_of, spans_decades
 from peerloom.reports.sheet import NARROW, WIDE, draw
-from peerloom.runs import Run
+from peerloom.runs import Run, Table
 from peerloom.sweeps.figures import factors_of
 from peerloom.sweeps.readings import Found, Reading
 
@@ -48,7 +48,7 @@ def texts(root):
 
 def run(label, seed, columns, status="done", holdings=()):
     rows = len(next(iter(columns.values())))
-    table = pl.DataFrame({"round": list(range(rows))} | columns)
+    table = Table({"round": list(range(rows))} | columns)
     info = {"label": label, "algorithm": label, "seed": seed, "status": status}
     return Run(Path(f"{label}-{seed}"), info, {}, {}, table, {}, list(holdings))
 
@@ -218,7 +218,7 @@ def test_files_hold_what_is_plotted(tmp_path):
     picture = Picture("p", "T", [Lines("one", [LINE], Along("x"), Along("y")), Lines("two", [LINE], Along("x"), Along("y"))])
     made = export([picture], tmp_path / "new", [*FORMATS, "svg"], "before-")
     assert [path.name for path in made] == [f"before-p.{kind}" for kind in ("svg", "png", "csv", "parquet")]
-    table = picture.table()
+    table = picture.table().to_polars()
     assert pl.read_parquet(made[3]).equals(table)
     assert pl.read_csv(made[2]).equals(table)
     assert table.filter(panel="two", source="ours")["value"].to_list() == LINE.y
@@ -264,7 +264,7 @@ def test_the_heat_map_of_pames_figure_7_holds_the_medians():
         assert objective.values[r][c] == k + 2
         assert rounds.values[r][c] == 1
         assert seconds.values[r][c] == 2 * k
-    assert picture.table().height == 3 * len(recipe.points)
+    assert len(picture.table()) == 3 * len(recipe.points)
 
 
 def test_the_parts_of_table_4_are_ours_and_the_papers():
@@ -342,7 +342,7 @@ def test_reports_have_static_pictures_of_every_curve():
         one.config["problem"] = {"partition": {"name": "Labels", "per_client": 1}}
     held = report_pictures(runs)[-1]
     assert [panel.counts for panel in held.panels] == [[[3, 0], [0, 4]]] * 2
-    assert held.table().filter(client=0)["share"].to_list() == [1.0, 0.0] * 2
+    assert held.table().to_polars().filter(client=0)["share"].to_list() == [1.0, 0.0] * 2
 
 
 def test_many_long_curves_make_no_large_picture():

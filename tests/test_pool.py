@@ -57,7 +57,7 @@ def _child_of(pid):
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found through /proc")
 def test_a_killed_process_is_started_again_and_goes_on(tmp_path):
-    given = table(1500, seeds=[1]) | {"algorithms": [{"name": "DSpodFL", "lr": 0.05}]}
+    given = table(15_000, seeds=[1]) | {"algorithms": [{"name": "DSpodFL", "lr": 0.05}]}
     killed, events = [], []
 
     def tell(k, event):
@@ -77,12 +77,12 @@ def test_a_killed_process_is_started_again_and_goes_on(tmp_path):
 
 
 def test_a_stop_saves_what_is_on_its_way_and_the_next_call_goes_on(tmp_path):
-    given = table(3000, seeds=[1]) | {"algorithms": [{"name": "DSpodFL", "lr": 0.05}]}
+    given = table(15_000, seeds=[1]) | {"algorithms": [{"name": "DSpodFL", "lr": 0.05}]}
     (job,) = jobs_of(given, tmp_path)
     rounds = []
     run_jobs([job], 2, tell=lambda k, event: rounds.append(event.get("round", 0)), stop=lambda: max(rounds, default=0) > 50)
     info = RunFolder(job.folder).info()
-    assert (info["status"], 50 < info["rounds"] < 3000) == ("interrupted", True)
+    assert (info["status"], 50 < info["rounds"] < 15_000) == ("interrupted", True)
     run_jobs([job], 2, tell=lambda k, event: None, stop=lambda: False)
     assert RunFolder(job.folder).info()["status"] == "done"
     simulate(comparison_from(given).experiments[0], out=tmp_path / "alone")

@@ -12,7 +12,6 @@ import statistics
 
 import numpy as np
 import plotly.graph_objects as go
-import polars as pl
 import pytest
 from builders import quadratic
 from rich.console import Console
@@ -25,7 +24,7 @@ from peerloom.reports import render, summary, write_report
 from peerloom.reports.curves import curve
 from peerloom.reports.groups import grouped
 from peerloom.reports.provenance import about
-from peerloom.runs import RunFolder
+from peerloom.runs import RunFolder, Table
 from peerloom.schedules import Bernoulli
 
 HOSTILE = "<script>alert(1)</script>"
@@ -107,7 +106,7 @@ def interpolated(rows, delay, name):
 
 
 def first_row(run, target):
-    return next((row for row in run.metrics.to_dicts() if row["mean_accuracy"] >= target), None)
+    return next((row for row in run.metrics.rows() if row["mean_accuracy"] >= target), None)
 
 
 def test_page_has_every_section_and_loads_nothing(learned, tmp_path):
@@ -158,7 +157,7 @@ def test_accuracy_at_equal_delay_lies_between_the_evaluations_around_it(learned)
     found = summary(learned)
     assert found.equal_delay == min(run.metrics["delay"][-1] for run in learned)
     for one in found.at_equal_delay:
-        rows = {str(run.info["seed"]): run.metrics.to_dicts() for run in learned if run.info["label"] == one.label}
+        rows = {str(run.info["seed"]): run.metrics.rows() for run in learned if run.info["label"] == one.label}
         values = {seed: interpolated(table, found.equal_delay, "mean_accuracy") for seed, table in rows.items()}
         assert one.by_seed == pytest.approx(values)
         assert one.value.median == pytest.approx(statistics.median(values.values()))
@@ -196,7 +195,7 @@ def test_curve_is_the_median_within_what_all_seeds_cover(learned):
     assert found.x[0] == 0
     assert found.x[-1] == min(run.metrics["delay"][-1] for run in group.runs)
     for k in (1, len(found.x) // 2, len(found.x) - 1):
-        each = [interpolated(run.metrics.to_dicts(), found.x[k], "mean_accuracy") for run in group.runs]
+        each = [interpolated(run.metrics.rows(), found.x[k], "mean_accuracy") for run in group.runs]
         assert found.middle[k] == pytest.approx(statistics.median(each))
         assert (found.low[k], found.high[k]) == pytest.approx((min(each), max(each)))
 
@@ -249,8 +248,8 @@ def test_rendering_shows_labels_as_they_are(exact):
 
 def test_few_rows_or_none_at_all(learned, tmp_path):
     whole = learned[0]
-    one = dataclasses.replace(whole, metrics=whole.metrics.head(1))
-    none = dataclasses.replace(whole, metrics=pl.DataFrame(), info=whole.info | {"status": "running"})
+    one = dataclasses.replace(whole, metrics=Table.of([whole.metrics.row(0)]))
+    none = dataclasses.replace(whole, metrics=Table({}), info=whole.info | {"status": "running"})
     for k, runs in enumerate(([one], [none], [one, none], [none, *learned[1:]], [one, *learned[1:]], [])):
         assert json.dumps(summary(runs).to_dict(), allow_nan=False)
         assert "A title" in text_of(runs, tmp_path / str(k))
@@ -258,9 +257,8 @@ def test_few_rows_or_none_at_all(learned, tmp_path):
 
 
 def test_values_that_are_no_numbers_stay_out(learned, tmp_path):
-    clients = pl.Series("client_accuracy", [[math.nan, 0.5, math.inf, 0.5]] * learned[0].metrics.height)
-    bad = pl.lit(math.nan).alias("mean_loss"), pl.lit(math.inf).alias("consensus"), clients
-    broken = learned[0].metrics.with_columns(*bad)
+    bad = {"mean_loss": math.nan, "consensus": math.inf, "client_accuracy": [math.nan, 0.5, math.inf, 0.5]}
+    broken = Table.of([row | bad for row in learned[0].metrics.rows()])
     runs = [dataclasses.replace(learned[0], metrics=broken), *learned[1:]]
     assert json.dumps(summary(runs).to_dict(), allow_nan=False)
     strip = figures_of(text_of(runs, tmp_path))[-1]["views"]["own"]["data"][0]
@@ -304,12 +302,11 @@ def test_same_numbers_from_a_table_of_known_values(learned):
     rows = {name: [0.0] * 4 for name in METRICS if not name.startswith("client")}
     rows |= {"delay": [0.0, 10.0, 20.0, 40.0], "processing_delay": [0.0, 4.0, 8.0, 16.0]}
     rows |= {"transmission_delay": [0.0, 6.0, 12.0, 24.0], "mean_accuracy": [0.1, 0.3, 0.5, 0.7], "round": [0, 1, 2, 4]}
-    slow = dataclasses.replace(learned[0], metrics=pl.DataFrame(rows))
-    fast = dataclasses.replace(
-        slow,
-        info=slow.info | {"label": "fast"},
-        metrics=slow.metrics.with_columns(*(pl.col(c) / 2 for c in ("delay", "processing_delay", "transmission_delay"))),
+    slow = dataclasses.replace(learned[0], metrics=Table(rows))
+    halved = Table(
+        rows | {name: slow.metrics[name] / 2 for name in rows if name in ("delay", "processing_delay", "transmission_delay")}
     )
+    fast = dataclasses.replace(slow, info=slow.info | {"label": "fast"}, metrics=halved)
     found = summary([slow, fast], targets=[0.5])
     assert [(one.delay.median, one.processing, one.transmission) for one in found.reach] == [(20, 8, 12), (10, 4, 6)]
     assert found.equal_delay == 20
@@ -321,6 +318,6 @@ def test_same_numbers_from_a_table_of_known_values(learned):
 
 def test_where_the_delay_stands_still_the_last_evaluation_counts(learned):
     rows = {"round": [0, 1, 2, 3], "delay": [0.0, 5.0, 5.0, 5.0], "mean_accuracy": [0.1, 0.2, 0.3, 0.4]}
-    run = dataclasses.replace(learned[0], metrics=pl.DataFrame(rows))
+    run = dataclasses.replace(learned[0], metrics=Table(rows))
     assert summary([run]).at_equal_delay[0].value.median == 0.4
     assert curve(grouped([run])[0], "delay", "mean_accuracy").middle.tolist() == [0.1, 0.4]

@@ -254,7 +254,7 @@ def test_simulate_is_iterate_with_measures():
     exp = busy(evaluate=Evaluate(every=4))
     result, last = pl.simulate(exp), final(busy())
     assert torch.equal(result.x, last.x)
-    assert result.metrics["round"].to_list() == [0, 4, 8, 12, 16, 20, 24, 28, 30]
+    assert result.metrics["round"].tolist() == [0, 4, 8, 12, 16, 20, 24, 28, 30]
     for name, values in last.ledger.arrays().items():
         assert np.array_equal(values, result.ledger.arrays()[name])
 

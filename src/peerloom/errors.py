@@ -15,7 +15,7 @@ import difflib
 from collections.abc import Iterable
 from typing import ClassVar
 
-__all__ = ["Caution", "ConfigError", "DataError", "DivergedError", "PeerError", "PeerloomError", "nearest"]
+__all__ = ["Caution", "ConfigError", "DataError", "DivergedError", "PeerError", "PeerloomError", "nearest", "needs_extra"]
 
 
 class PeerloomError(Exception):
@@ -55,6 +55,16 @@ class PeerError(PeerloomError):
 
 class Caution(UserWarning):
     """Something that can be run, but does not do what one may expect."""
+
+
+def needs_extra(what: str, package: str, extra: str | None = None) -> ConfigError:
+    """What to say where an optional package is not installed.
+
+    >>> print(needs_extra("Table.to_polars", "polars", "tables"))
+    Table.to_polars needs the package polars, which is not installed: pip install 'peerloom[tables]'
+    """
+    wanted = f"'peerloom[{extra}]'" if extra else package
+    return ConfigError(f"{what} needs the package {package}, which is not installed: pip install {wanted}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

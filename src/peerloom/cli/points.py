@@ -42,7 +42,7 @@ def run_points(
     failures = _at_once(planned, places, jobs, again) if jobs > 1 else _in_turn(tables, planned, again)
     runs = {name: [RunFolder(folder).read() for folder in some.folders] for name, some in planned.items()}
     for name, some in runs.items():
-        if max(run.metrics.height for run in some) <= 2:  # judged at the start and at the end only: there are no curves
+        if max(len(run.metrics) for run in some) <= 2:  # judged at the start and at the end only: there are no curves
             continue
         write_report(some, places[name] / "report.html", str(tables[name].get("title", name)))
     return runs, failures

@@ -156,7 +156,8 @@ class Federation:
         ends = [point for point in last if point is not None]
         state = state_type(*(torch.cat(parts) for parts in zip(*(point.state for point in ends), strict=True)))
         ledger = _together(exp, [point.ledger.arrays() for point in ends])
-        self.folder.save(Checkpoint(ends[0].t, state, ledger), rows)
+        self.folder.save_metrics(rows)
+        self.folder.save(Checkpoint(ends[0].t, state, ledger))
         if not self._free:  # where nobody waits, links do not fire round by round
             record = Record(exp.graph, net.resources if self.exp.measures else None)
             _note_fired(record, exp, net.activity, ends[0].t, [keep.journal() for keep in keeps])

@@ -5,7 +5,9 @@ Nothing here needs a number of another site: missing values and scales are const
 
 from __future__ import annotations
 
+import csv
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -111,42 +113,70 @@ def _npz(path: Path) -> list[tuple[NDArray[Any], NDArray[Any]]]:
 
 
 def _csv(place: Dataset, path: Path, label: str) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    import polars
-
-    try:
-        table = polars.read_csv(path, infer_schema=False)
-    except (polars.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{path} cannot be read as CSV with a header: {error}.") from error
+    table = _Csv.read(path)
+    names = ", ".join(table.columns)
     if not label:
-        raise DataError(f"Which column of {path} is the label? Name it: --label NAME. Columns: {', '.join(table.columns)}.")
+        raise DataError(f"Which column of {path} is the label? Name it: --label NAME. Columns: {names}.")
     columns = place.facts["columns"] or [name for name in table.columns if name != label]
     if absent := [name for name in (label, *columns) if name not in table.columns]:
-        raise DataError(f"{path} has no column '{absent[0]}'. It has: {', '.join(table.columns)}.")
+        raise DataError(f"{path} has no column '{absent[0]}'. It has: {names}.")
     if len(columns) != place.x.shape[1]:
         raise DataError(
             f"The experiment has {place.x.shape[1]} features, but {path} has {len(columns)} columns beside '{label}': "
             f"{', '.join(columns)}."
         )
-    x = np.stack([_numbers(path, name, table[name].to_list()) for name in columns], axis=1)
-    y = _numbers(path, label, table[label].to_list())
+    x = np.stack([table.numbers(name) for name in columns], axis=1)
+    y = table.numbers(label)
     if np.isnan(y).any():
-        raise DataError(
-            f"{path}, line {int(np.flatnonzero(np.isnan(y))[0]) + 2}: the label is missing. Leave such lines out."
-        )
+        line = table.lines[np.flatnonzero(np.isnan(y))[0]]
+        raise DataError(f"{path}, line {line}: the label is missing. Leave such lines out.")
     return [(x, y)]
 
 
-def _numbers(path: Path, column: str, texts: list[str | None]) -> NDArray[np.float64]:
-    values = np.empty(len(texts))
-    for k, text in enumerate(texts):
-        missing = text is None or text.strip().lower() in _MISSING
+@dataclass(frozen=True)
+class _Csv:
+    """The texts of a CSV file with a header, column by column."""
+
+    path: Path
+    columns: dict[str, tuple[str, ...]]
+    lines: list[int]  # where in the file each row ends
+
+    @classmethod
+    def read(cls, path: Path) -> _Csv:
         try:
-            values[k] = math.nan if missing else float(text)  # type: ignore[arg-type]  # None is missing
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                reader = csv.reader(file, strict=True)
+                header = next(reader, [])
+                rows, lines = [], []
+                for row in filter(None, reader):  # without empty lines
+                    if len(row) != len(header):
+                        found = f"line {reader.line_num} has {len(row)} fields, the header {len(header)}"
+                        raise DataError(f"{path} cannot be read as CSV with a header: {found}.")
+                    rows.append(row)
+                    lines.append(reader.line_num)
+        except (csv.Error, OSError, ValueError) as error:
+            raise DataError(f"{path} cannot be read as CSV with a header: {error}.") from error
+        if not header or len(set(header)) < len(header):
+            found = "two columns have the same name" if header else "it is empty"
+            raise DataError(f"{path} cannot be read as CSV with a header: {found}.")
+        texts = zip(*rows, strict=True) if rows else ((),) * len(header)
+        return cls(path, dict(zip(header, texts, strict=True)), lines)
+
+    def numbers(self, column: str) -> NDArray[np.float64]:
+        """One column as numbers; a missing one is NaN."""
+        texts = self.columns[column]
+        try:
+            return np.fromiter(map(float, texts), np.float64, len(texts))
+        except ValueError:  # a text among them is no number, or stands for a missing one
+            return np.array([self._number(column, k, text) for k, text in enumerate(texts)])
+
+    def _number(self, column: str, k: int, text: str) -> float:
+        try:
+            return math.nan if text.strip().lower() in _MISSING else float(text)
         except ValueError:
             raise DataError(
-                f"{path}, line {k + 2}, column '{column}': '{text}' is no number. Leave missing numbers empty."
+                f"{self.path}, line {self.lines[k]}, column '{column}': '{text}' is no number. Leave missing numbers empty."
             ) from None
-    return values
 
 
 def _scaled(place: Dataset, x: NDArray[Any], path: Path) -> NDArray[np.float32]:

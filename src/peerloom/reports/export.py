@@ -41,12 +41,12 @@ def _png(picture: Picture) -> bytes:
 
 
 def _csv(picture: Picture) -> bytes:
-    return picture.table().write_csv().encode()
+    return picture.table().to_csv().encode()
 
 
 def _parquet(picture: Picture) -> bytes:
     file = BytesIO()
-    picture.table().write_parquet(file)
+    picture.table().to_polars().write_parquet(file)
     return file.getvalue()
 
 

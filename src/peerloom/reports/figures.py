@@ -155,10 +155,10 @@ def _hover(axis: Axis, seeds: int, suffix: str, log_y: bool) -> str:
 
 def _last_clients(run: Run, quality: Quality) -> list[float]:
     """The last entry of a column of lists."""
-    if quality.clients not in run.metrics.columns or not run.metrics.height:
+    if quality.clients not in run.metrics.columns or not len(run.metrics):
         return []
     found = run.metrics[quality.clients][-1]
-    return [] if found is None else [float(value) for value in found]
+    return [float(value) for value in found] if np.ndim(found) else []
 
 
 def _cell(values: list[float], i: int, scale: float) -> float | None:

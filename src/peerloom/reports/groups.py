@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from ..runs import Run
@@ -62,13 +61,13 @@ LOSS = Quality("loss", "mean_loss", "average_loss", "client_loss", higher=False)
 def column(run: Run, name: str) -> Floats:
     """One column of a run's table; what is missing is not a number."""
     if name not in run.metrics.columns:
-        return np.full(run.metrics.height, np.nan)
-    return run.metrics[name].cast(pl.Float64).fill_null(np.nan).to_numpy().astype(np.float64)
+        return np.full(len(run.metrics), np.nan)
+    return np.asarray(run.metrics[name], np.float64)
 
 
 def quality_of(runs: Sequence[Run]) -> Quality:
     """Accuracy where every run that has rows knows it, else the loss."""
-    measured = [run for run in runs if run.metrics.height]
+    measured = [run for run in runs if len(run.metrics)]
     known = all(np.isfinite(column(run, ACCURACY.own)).any() for run in measured)
     return ACCURACY if measured and known else LOSS
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
-
+from ..runs import Table
 from .scales import Along
 
 __all__ = ["Bars", "Bubbles", "Cells", "Dot", "Dots", "Line", "Lines", "Panel", "Picture"]
@@ -179,7 +178,7 @@ class Picture:
         """Whether a number of a paper is shown."""
         return any(record.get("source") == "paper" for panel in self.panels for record in panel.records())
 
-    def table(self) -> pl.DataFrame:
+    def table(self) -> Table:
         """Everything that is plotted, one row per mark."""
         rows = [{"panel": panel.title, **record} for panel in self.panels for record in panel.records()]
-        return pl.DataFrame(rows, infer_schema_length=None)
+        return Table.of(rows)

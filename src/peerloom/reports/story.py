@@ -26,7 +26,7 @@ def compared(groups: Sequence[Group]) -> str:
     links = [link_count(run.network) for run in runs if run.network.get("layers")]
     where = f"{count_of(rows or [0], 'client')} on {_article(graphs[0])} {listed(graphs)} graph"
     where += f" ({count_of(links, 'link')})" if links else ""
-    done = [int(np.nanmax(column(run, "round"))) for run in runs if run.metrics.height]
+    done = [int(np.nanmax(column(run, "round"))) for run in runs if len(run.metrics)]
     length = count_of(done or [0], "round")
     over = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({listed(seeds)})"
     return f"{who}, {where}, {_problem(runs[0].config.get('problem'))}; {over}, runs of {length}."

@@ -78,7 +78,7 @@ class Summary:
 def summary(runs: list[Run], targets: Sequence[float] | None = None) -> Summary:
     """The tables of these runs. `targets` are levels to be reached; by default round ones that somebody reaches."""
     groups, quality = grouped(runs), quality_of(runs)
-    measured = any(run.metrics.height for run in runs)
+    measured = any(len(run.metrics) for run in runs)
     levels = choose_targets(groups, quality) if targets is None else sorted(targets, reverse=not quality.higher)
     reached = [reach(group, level, quality) for level in levels for group in groups]
     delay = _common_delay(groups)
@@ -97,7 +97,7 @@ def summary(runs: list[Run], targets: Sequence[float] | None = None) -> Summary:
 
 def _common_delay(groups: Sequence[Group]) -> float | None:
     """The largest delay that all finished runs reached; of all runs, where none is finished."""
-    ends = [(run, float(column(run, "delay")[-1])) for group in groups for run in group.runs if run.metrics.height]
+    ends = [(run, float(column(run, "delay")[-1])) for group in groups for run in group.runs if len(run.metrics)]
     moved = [(run, end) for run, end in ends if end > 0]
     return min((end for run, end in moved if not unfinished(run)), default=min((end for _, end in moved), default=None))
 
@@ -123,7 +123,7 @@ def _at(run: Run, delay: float, name: str) -> float | None:
 
 
 def _final(group: Group) -> Final:
-    measured = [run for run in group.runs if run.metrics.height]
+    measured = [run for run in group.runs if len(run.metrics)]
     figures = {name: spread([column(run, name)[-1] for run in measured]) for name in FINAL}
     late = sum(unfinished(run) for run in group.runs)
     return Final(group.label, group.algorithm, tuple(seed_of(run) for run in group.runs), late, figures)
@@ -137,10 +137,10 @@ def _notes(groups: Sequence[Group], quality: Quality | None) -> list[str]:
     for group in groups:
         for run in group.runs:
             name = f"{group.label}, seed {seed_of(run)}"
-            if not run.metrics.height:
+            if not len(run.metrics):
                 notes.append(f"{name}: no evaluation yet.")
             if unfinished(run):
-                at = f" at round {number(column(run, 'round')[-1])}" if run.metrics.height else ""
+                at = f" at round {number(column(run, 'round')[-1])}" if len(run.metrics) else ""
                 if run.info.get("status") == "diverged":
                     at = f" in round {run.info.get('round', 'unknown')}"
                 notes.append(f"{name}: {run.info.get('status', 'status unknown')}{at}, so its figures are not final.")

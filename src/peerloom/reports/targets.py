@@ -58,7 +58,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 def choose_targets(groups: Sequence[Group], quality: Quality) -> list[float]:
     """Up to four round levels between the start and the best that an algorithm reaches in most of its seeds."""
-    runs = [run for group in groups for run in group.runs if run.metrics.height]
+    runs = [run for group in groups for run in group.runs if len(run.metrics)]
     starts = [value for run in runs if math.isfinite(value := column(run, quality.own)[0])]
     bests = [best for group in groups if math.isfinite(best := _usual_best(group, quality))]
     if not starts or not bests:

@@ -2,5 +2,6 @@
 
 from .runner import Result, simulate
 from .store import Run, RunFolder, comparison_at, find_runs, folder_name
+from .table import Table
 
-__all__ = ["Result", "Run", "RunFolder", "comparison_at", "find_runs", "folder_name", "simulate"]
+__all__ = ["Result", "Run", "RunFolder", "Table", "comparison_at", "find_runs", "folder_name", "simulate"]

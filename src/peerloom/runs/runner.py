@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import torch
 from torch import Tensor
 
@@ -19,7 +18,8 @@ from ..engines import Path as MixPath
 from ..experiment import Experiment
 from ..measures import measure
 from ..schedules import NOTHING_TO_MEASURE, Record
-from .store import RunFolder, metrics_table
+from .store import RunFolder
+from .table import Table
 
 __all__ = ["Result", "simulate"]
 
@@ -32,7 +32,7 @@ class Result:
 
     experiment: Experiment
     state: Any  # the algorithm's last state, a named tuple of row tensors
-    metrics: pl.DataFrame  # one row per evaluation; `peerloom.measures.METRICS` says what each column means
+    metrics: Table  # one row per evaluation; `peerloom.measures.METRICS` says what each column means
     ledger: Ledger  # what it cost
     rounds: int  # rounds done
     finished: bool  # False if it was asked to stop before its end
@@ -68,6 +68,8 @@ def simulate(
     begun = folder is not None and resume and (folder.path / "state.npz").exists()
     start = folder.checkpoint(exp, _state_type(exp, device), device) if folder and begun else None
     rows = [row for row in folder.rows() if row["round"] <= start.t] if folder and start else []
+    if folder:
+        folder.save_metrics(rows)  # without what was measured after the state that was kept
     clock = _Clock(rows[-1]["seconds"] if rows else 0.0)
     saved = time.monotonic()
     finished = True
@@ -79,6 +81,8 @@ def simulate(
             known = bool(rows) and rows[-1]["round"] == snapshot.t
             if (ends or exp.evaluate.due(snapshot.t, exp.rounds)) and not known:
                 rows.append(measure(snapshot, clock.pause(), exp.algorithm if exp.evaluate.closely else None))
+                if folder:
+                    folder.add_metrics(rows[-1])
                 clock.go_on()
             ends = ends or _settled(exp, rows)
             if on_round is not None:
@@ -86,7 +90,7 @@ def simulate(
             finished = ends or not (stop is not None and stop())
             due = not ends and (not finished or time.monotonic() - saved > SAVE_EVERY)
             if folder and due and bool(torch.isfinite(snapshot.x).all()):  # never a state the guard is about to refuse
-                folder.save(Checkpoint(snapshot.t, snapshot.state, snapshot.ledger), rows)
+                folder.save(Checkpoint(snapshot.t, snapshot.state, snapshot.ledger))
                 saved = time.monotonic()
             if ends or not finished:
                 break
@@ -100,11 +104,11 @@ def simulate(
             folder.mark("failed", message=str(error))
         raise
     if folder:
-        folder.save(Checkpoint(snapshot.t, snapshot.state, snapshot.ledger), rows)
+        folder.save(Checkpoint(snapshot.t, snapshot.state, snapshot.ledger))
         if record:
             folder.save_fired(Record.of(exp.graph, snapshot.net.activity, snapshot.t))
         folder.mark("done" if finished else "interrupted", rounds=snapshot.t)
-    return Result(exp, snapshot.state, metrics_table(rows), snapshot.ledger, snapshot.t, finished)
+    return Result(exp, snapshot.state, Table.of(rows), snapshot.ledger, snapshot.t, finished)
 
 
 def _settled(exp: Experiment, rows: list[dict[str, Any]]) -> bool:

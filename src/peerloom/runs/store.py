@@ -5,12 +5,12 @@
     network.json     the graph as drawn: positions, links, weights and probabilities
     holdings.json    by class and client, how many samples were dealt, where there are classes
     advice.json      what theory predicted of it, or why nothing
-    metrics.parquet  one row per evaluation
+    metrics.jsonl    one line per evaluation, written when it is made; version 0.1 wrote metrics.parquet
     state.npz        the state and the ledger after the last round that was saved
     fired.npz        who computed and which links fired, where the run was asked to record it
 
-Every file is replaced as a whole, so a run that is killed leaves a folder that can be read. Metrics are written before the
-state: what the state has seen, the metrics have too.
+Every other file is replaced as a whole, so a run that is killed leaves a folder that can be read. Metrics are written before
+the state: what the state has seen, the metrics have too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import polars as pl
 import torch
 
 from .. import __version__
@@ -41,15 +40,11 @@ from ..experiment import Experiment
 from ..problems import Classification
 from ..schedules import Bernoulli, Record
 from ..theory import predict
+from .table import Table, json_line, read_json_lines, read_parquet
 
 __all__ = ["Run", "RunFolder", "find_runs"]
 
-# Columns whose type the values may not show, because they are all missing.
-_ACCURACIES: dict[str, Any] = {
-    "mean_accuracy": pl.Float64,
-    "average_accuracy": pl.Float64,
-    "client_accuracy": pl.List(pl.Float64),
-}
+_METRICS, _OLD_METRICS = "metrics.jsonl", "metrics.parquet"
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class Run:
     info: dict[str, Any]
     config: dict[str, Any]
     network: dict[str, Any]
-    metrics: pl.DataFrame
+    metrics: Table
     advice: dict[str, Any] = field(default_factory=dict)
     holdings: list[list[int]] = field(default_factory=list)  # by class and client; empty where it is not known
 
@@ -83,7 +78,7 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
         # What an earlier run that ended here left over.
-        for left_over in ("run.json", "state.npz", "metrics.parquet", "fired.npz", "advice.json", "holdings.json"):
+        for left_over in ("run.json", "state.npz", _METRICS, _OLD_METRICS, "fired.npz", "advice.json", "holdings.json"):
             (path / left_over).unlink(missing_ok=True)
         folder._text("config.toml", text)
         folder.save_network(exp)
@@ -108,16 +103,23 @@ class RunFolder:
         found: dict[str, Any] = self._json("run.json")
         return found
 
-    def save(self, checkpoint: Checkpoint, rows: list[dict[str, Any]]) -> None:
-        """Metrics first, then the state they belong to."""
-        self.save_metrics(rows)
+    def save(self, checkpoint: Checkpoint) -> None:
+        """The state after a round, once the metrics that belong to it are on disk."""
+        with (self.path / _METRICS).open("rb") as metrics:
+            os.fsync(metrics.fileno())
         arrays = {f"state/{name}": value.cpu().numpy() for name, value in checkpoint.state._asdict().items()}
         arrays |= {f"ledger/{name}": value for name, value in checkpoint.ledger.arrays().items()}
         self._replace("state.npz", lambda file: np.savez(file, t=checkpoint.t, **arrays))
 
     def save_metrics(self, rows: list[dict[str, Any]]) -> None:
-        """The evaluations so far."""
-        self._replace("metrics.parquet", metrics_table(rows).write_parquet)
+        """Replace the evaluations so far."""
+        self._text(_METRICS, "".join(map(json_line, rows)))
+        (self.path / _OLD_METRICS).unlink(missing_ok=True)
+
+    def add_metrics(self, row: dict[str, Any]) -> None:
+        """Add one evaluation; whoever follows the file sees it at once."""
+        with (self.path / _METRICS).open("a", encoding="utf-8") as file:
+            file.write(json_line(row))
 
     def save_fired(self, record: Record) -> None:
         """What fired, for `schedules.Replay`."""
@@ -134,7 +136,7 @@ class RunFolder:
 
     def rows(self) -> list[dict[str, Any]]:
         """The evaluations so far."""
-        return self._metrics().to_dicts()
+        return self._metrics().rows()
 
     def checkpoint(self, exp: Experiment, state_type: type[Any], device: str) -> Checkpoint | None:
         """Where the run can go on, if it was saved at all."""
@@ -163,12 +165,11 @@ class RunFolder:
             raise DataError(f"{self.path} has no config.toml. Is it the folder of a run?")
         return read_file(self.path / "config.toml")
 
-    def _metrics(self) -> pl.DataFrame:
-        path = self.path / "metrics.parquet"
-        try:
-            return pl.read_parquet(path, glob=False) if path.exists() else pl.DataFrame()
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise DataError(f"{path} cannot be read ({error}). Delete the folder and run again.") from error
+    def _metrics(self) -> Table:
+        if (self.path / _METRICS).exists():
+            return read_json_lines(self.path / _METRICS)
+        old = self.path / _OLD_METRICS
+        return read_parquet(old) if old.exists() else Table({})
 
     def _json(self, name: str) -> Any:
         try:
@@ -186,11 +187,6 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self.path / name)
-
-
-def metrics_table(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """Evaluations as a table; `measures.METRICS` says what each column means."""
-    return pl.DataFrame(rows, schema_overrides=_ACCURACIES if rows else None, infer_schema_length=None)
 
 
 def find_runs(path: Path) -> list[RunFolder]:

@@ -11,8 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import polars as pl
-
 from ..reports.groups import Group
 from ..reports.picture import Line, Lines, Picture
 from ..reports.plots import RANGE, curve_panel, with_common_reach
@@ -73,7 +71,7 @@ def _curves(
     up = metric, along_of(metric)
     grouped = _grouped(found, factors)
     curved = {
-        name: [line for line in lines if max(run.metrics.height for run in line.group.runs) > 2]
+        name: [line for line in lines if max(len(run.metrics) for run in line.group.runs) > 2]
         for name, lines in grouped.items()
     }
 
@@ -137,12 +135,12 @@ def _with_axis(group: Group, axis: str) -> Group:
 
 
 def _derived(run: Run, axis: str) -> Run:
-    return dataclasses.replace(run, metrics=run.metrics.with_columns(pl.Series(axis, column_of(run, axis))))
+    return dataclasses.replace(run, metrics=run.metrics.with_column(axis, column_of(run, axis)))
 
 
 def _printed(paper: Paper, line: _Drawn, metric: str, axis: str) -> list[tuple[float, float]]:
     """What the paper prints of this curve: where it says so, or at the curve's end."""
-    ends = [float(column_of(run, axis)[-1]) for run in line.group.runs if run.metrics.height]
+    ends = [float(column_of(run, axis)[-1]) for run in line.group.runs if len(run.metrics)]
     made = []
     for (point, label, reading), value in paper.items():
         if (point, label, reading.metric) == (line.point, line.label, metric) and reading.level is None:

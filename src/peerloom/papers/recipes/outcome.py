@@ -90,7 +90,7 @@ def outcome(paper: str, figure: str, recipe: Recipe, form: Form, runs: Mapping[s
         (*recipe.said(form), *(f"Why claims fail: {reason}" for reason in reasons)),
         found.seeds,
         sum(run.info.get("status") == "diverged" for run in every),
-        sum(float(run.metrics["seconds"][-1]) for run in every if run.metrics.height),
+        sum(float(run.metrics["seconds"][-1]) for run in every if len(run.metrics)),
         tuple(numbers),
         verdicts,
     )
