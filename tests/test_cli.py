@@ -76,6 +76,24 @@ def test_json_is_one_document_and_nothing_else(place):
     assert table["round"].max() == 4
 
 
+def test_own_code_is_found_in_the_working_directory_or_where_path_says(place):
+    (place / "code").mkdir()
+    (place / "code" / "own_model.py").write_text("from torch import nn\ndef net():\n    return nn.Linear(64, 10)\n")
+    installed = {"PYTHONSAFEPATH": "1"}  # as the command `peerloom` is: Python itself adds no folder
+    words = [str(place / "small.toml"), "--set", "problem.model=own_model:net", "--set", "rounds=1"]
+    for before, cwd in ((["--path", "code"], place), ([], place / "code")):
+        done = peerloom(*before, "run", *words, "--seed", "1", "--out", "own", cwd=cwd, more=installed)
+        assert done.returncode == 0, done.stderr
+        grid = ["--grid", "problem.batch=4,8", "--jobs", "2"]
+        swept = peerloom(*before, "sweep", *words, *grid, "--out", "swept", cwd=cwd, more=installed)
+        assert swept.returncode == 0, swept.stderr
+    done = peerloom("run", *words, "--out", "own", cwd=place, more=installed)
+    assert done.returncode == 2
+    assert "'own_model:net' cannot be imported" in done.stderr
+    (place / "networkx.py").write_text("raise AssertionError('a file here was taken for an installed module')")
+    assert peerloom("list", "rates", cwd=place, more=installed).returncode == 0
+
+
 def test_a_kept_config_repeats_the_run(place):
     peerloom("run", "small.toml", "--out", "out", cwd=place)
     again = peerloom("run", "out/DSpodFL-seed2/config.toml", "--out", "again", cwd=place)

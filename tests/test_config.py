@@ -108,8 +108,10 @@ def _toml(part):
     [
         ("graph.radus=3", "graph.radus: 'ring' has no such key.*Known: clients"),
         ("graph.name=rng", "graph: there is no 'rng' among the graphs. Did you mean 'ring'"),
-        ("graph.clients=four", "graph.clients: 'four' is not allowed. It must be a valid integer"),
-        ("graph.clients=2.5", "graph.clients: 2.5 is not allowed"),
+        ("graph.clients=four", "graph.clients: 'four' is not allowed. It must be a whole number"),
+        ("graph.clients=2.5", "graph.clients: 2.5 is not allowed. It must be a whole number"),
+        ("graph.clients=true", "graph.clients: True is not allowed. It must be a whole number"),
+        ("graph.clients=1979-05-27", "graph.clients: .* is not allowed. It must be a whole number"),
         ("graph.clients=1", "graph: A graph of 1 clients was asked for; it needs at least 2"),
         ("roundz=3", "roundz: a file has no such key. Did you mean 'rounds'"),
         ("rounds=many", "rounds: 'many' is not allowed. It must be a whole number"),
@@ -138,7 +140,23 @@ def _toml(part):
         ("algorithms.lr=0.1", "has no key 'lr'"),
         ("rounds.a.b=1", "there is nothing below 5"),
         ("algorithms=[5]", "5 is neither a name nor a table"),
-        ("algorithms.0.lr=fast", "'fast' is not allowed. It must be a valid number or a name or table of one of the rates"),
+        ("algorithms.0.lr=fast", "'fast' is not allowed. It must be a number or a name or table of one of the rates"),
+        (
+            "algorithms.0.lr=[0.1]",
+            "lr: \\[0.1\\] is not allowed. It must be a number or a name or table",
+        ),
+        ("algorithms.0.lr={start=0.1}", "algorithms.DSpodFL.lr: needs a name.* Known rates: InverseSqrt, Pieces"),
+        ("algorithms.0.lr=InverseSqrt", "algorithms.DSpodFL.lr: 'InverseSqrt' needs start and gamma"),
+        (
+            "schedule.nodes=often",
+            "'often' is not allowed.* a number, a list of numbers or a name or table of one of the laws",
+        ),
+        ("schedule.compat=['xor']", "schedule.compat: \\['xor'\\] is not allowed. It must be a list of 'or' or 'latch'"),
+        ("schedule={name='Split', nodes={name='Beta', a=1, b=1}}", "schedule.nodes: there is no 'Beta' among the schedules"),
+        ("schedule={name='Cycle', resources=7}", "It must be a name or table of one of the schedules"),
+        ("problem.batch=half", "problem.batch: 'half' is not allowed. It must be a whole number or 'all'"),
+        ("problem.model=7", "problem.model: 7 is not allowed. It must be a string or a name or table of one of the models"),
+        ("problem.model={name='mlp', hidden=[8, 2.5]}", "hidden: .* is not allowed. It must be a list of whole numbers"),
         ("problem.h=5", "a name or table of one of the regularisers"),
         ("problem.partition=5", "a name or table of one of the partitions"),
         ("problem.data=5", "problem.data: 5 is not allowed. It must be a name or table of one of the data"),
@@ -184,7 +202,8 @@ def test_your_own_rule_and_model_by_module_and_name(tmp_path, monkeypatch):
         "def model():\n"
         "    return nn.Linear(64, 10)\n"
     )
-    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="cannot be imported"):
+        small("algorithms.0.name=own_parts:Rule")
     monkeypatch.syspath_prepend(tmp_path)
     exp = small("algorithms.0.name=own_parts:Rule", "problem.model=own_parts:model").experiments[0]
     assert type(exp.algorithm).__name__ == "Rule"

@@ -155,7 +155,7 @@ def test_other_mistakes_are_named(csv, tmp_path, monkeypatch):
             experiment(
                 FILE.replace('features = ["age", "pressure"]', wrong).replace(", neutral = [50, 130], scale = [10, 20]", "")
             )
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "site_loader.py").write_text(
         "import numpy as np\nfrom peerloom.problems import Dataset\n"
         "def arrays():\n    return np.ones((4, 2)), [0, 1, 1, 0]\n"

@@ -112,7 +112,8 @@ class Sites:
 
 @pytest.fixture
 def sites(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # where the network's module is found
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # where the network's module is found
     made = []
 
     def make(**how):

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-__all__ = ["Loader", "import_from_here", "load_code", "loading_code_by"]
+__all__ = ["Loader", "import_code", "load_code", "loading_code_by"]
 
 Loader = Callable[[str], Any]
 """From a name, module:Name, to what it names. Raises ConfigError, or ImportError, AttributeError, ValueError."""
 
 
-def import_from_here(name: str) -> Any:
-    """Import from the working directory or from what is installed: for files that the user wrote or chose."""
+def import_code(name: str) -> Any:
+    """Import from wherever Python looks for modules: for files that the user wrote or chose.
+
+    Commands look in the working directory, too, or where `--path` says.
+    """
     module, _, attribute = name.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     return getattr(import_module(module), attribute)
 
 
-_loader: ContextVar[Loader] = ContextVar("code loader", default=import_from_here)
+_loader: ContextVar[Loader] = ContextVar("code loader", default=import_code)
 
 
 def load_code(name: str) -> Any:

@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 from collections.abc import Callable, Mapping
-from functools import cache, partial
-from typing import Any, get_type_hints
+from functools import partial
+from types import NoneType
+from typing import Any, get_origin
 
 import numpy as np
 from networkx import NetworkXException
-from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from torch import Tensor
 
 from .algorithms import ALGORITHMS
+from .arguments import MismatchError, allowed, alternatives, fitted, hints_of
 from .code import load_code
-from .core import ConfigError, DataError, InverseSqrt, Network, PeerloomError, Pieces, nearest
+from .core import (
+    Algorithm,
+    ConfigError,
+    DataError,
+    InverseSqrt,
+    Message,
+    Network,
+    PeerloomError,
+    Pieces,
+    Problem,
+    Rate,
+    Schedule,
+    nearest,
+)
 from .graphs import GRAPHS
 from .messages import MESSAGES
 from .problems import DATA, MODELS, PARTITIONS, PROBLEMS, REGULARISERS, Dataset
+from .problems.models import Model
+from .problems.partitions import Partition
+from .problems.regularisers import Regulariser
 from .schedules import SCHEDULES
-from .schedules.laws import LAWS
+from .schedules.laws import LAWS, Law
 
-__all__ = ["KINDS", "PARTS", "build", "describe", "signature"]
+__all__ = ["KINDS", "KIND_OF", "build", "describe", "signature"]
 
 Table = dict[str, Any]
 
@@ -41,20 +57,20 @@ KINDS: dict[str, Mapping[str, Callable[..., Any]]] = {
     "schedules": SCHEDULES,
 }
 
-# Parameters that are parts themselves, and of which kind.
-PARTS = {
-    "data": "data",
-    "h": "regularisers",
-    "graph": "graphs",
-    "hub_graph": "graphs",
-    "links": "laws",
-    "lr": "rates",
-    "model": "models",
-    "nodes": "laws",
-    "partition": "partitions",
-    "resources": "schedules",
+# The types of arguments that are parts themselves, and of which kind.
+KIND_OF: dict[Any, str] = {
+    Algorithm: "algorithms",
+    Dataset: "data",
+    Law: "laws",
+    Message: "messages",
+    Model: "models",
+    Network: "graphs",
+    Partition: "partitions",
+    Problem: "problems",
+    Rate: "rates",
+    Regulariser: "regularisers",
+    Schedule: "schedules",
 }
-_BY_NAME_TOO = {"data", "graph", "h", "hub_graph", "model", "partition", "resources"}  # these may be named by a bare string
 
 
 def build(kind: str, given: object, where: str, **defaults: Any) -> Any:
@@ -149,52 +165,44 @@ def _import(name: str, where: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _argument(make: Callable[..., Any], key: str, value: object, where: str, defaults: Table) -> Any:
-    kind = PARTS.get(key)
-    if kind == "laws" and (value.get("name") if isinstance(value, dict) else value) in list(SCHEDULES):
-        return build("schedules", value, where)  # Split's halves are schedules, where Bernoulli's are laws
-    if key == "model" and isinstance(value, str):
-        return value if value in MODELS else _find("models", value, where)
-    if key == "model" and isinstance(value, dict) and ":" in str(value.get("name")):
-        own = {name: given for name, given in value.items() if name != "name"}
-        return partial(_find("models", str(value["name"]), where), **own)
-    if kind and (isinstance(value, dict) or (isinstance(value, str) and key in _BY_NAME_TOO)):
-        return build(kind, value, where, **(defaults if kind == "graphs" else {}))  # a graph within a graph has its seed
-    if key in _BY_NAME_TOO:
-        raise ConfigError(f"{where}: {value!r} is not allowed. It must be a name or table of one of the {kind}.")
-    adapter = _adapter(make, key)
-    if adapter is None:
+def _argument(make: Callable[..., Any], key: str, value: Any, where: str, defaults: Table) -> Any:
+    """One argument as its annotation asks for it: a part by its name or table, or a plain value."""
+    hints = hints_of(make)
+    if key not in hints:
         return value
+    types = alternatives(hints[key])
+    kinds = [KIND_OF[one] for one in types if one in KIND_OF]
+    plain = [one for one in types if one not in KIND_OF and one is not NoneType]
+    if kind := _kind_of(value, kinds, plain):
+        return _part(kind, value, plain, where, defaults)
     try:
-        # As JSON, lists may become tuples, but "1" stays no number and 1.5 no whole number.
-        return adapter.validate_json(json.dumps(value), strict=True)
-    except ValidationError as error:
-        reasons = [_allowed(str(found["msg"])) for found in error.errors() if "isinstance" not in str(found["msg"])]
-        part = [f"a name or table of one of the {kind}"] if kind else []
-        wanted = " or ".join(dict.fromkeys([*reasons, *part]))
-        raise ConfigError(f"{where}: {value!r} is not allowed. It must be {wanted}.") from error
-    except TypeError as error:
-        raise ConfigError(f"{where}: {value!r} is not allowed. It must be a number, a string, a list or a table.") from error
+        return fitted(value, hints[key])
+    except MismatchError:
+        wanted = [*allowed(plain), *(f"a name or table of one of the {one}" for one in kinds)]
+        words = " or ".join(filter(None, (", ".join(wanted[:-1]), *wanted[-1:])))
+        must = f"It must be {words}." if words else "Leave it out: a file cannot say it."
+        raise ConfigError(f"{where}: {value!r} is not allowed. {must}") from None
 
 
-def _allowed(message: str) -> str:
-    """The wording of pydantic, as the end of our own sentence."""
-    for start in ("Input should be ", "Value error, "):
-        message = message.removeprefix(start)
-    return message[0].lower() + message[1:]
+def _kind_of(value: Any, kinds: list[str], plain: list[Any]) -> str | None:
+    """Of which kind the part is that a value names; None where it is a plain value, or neither."""
+    name = value.get("name") if isinstance(value, dict) else value
+    known = [kind for kind in kinds if name in list(KINDS[kind])]
+    # A string that names nothing is a part's name, misspelt, unless something else than a name is wanted.
+    named = isinstance(value, str) and (":" in value or not plain or str in plain)
+    return next(iter(known or kinds), None) if known or named or isinstance(value, dict) else None
 
 
-@cache
-def _adapter(make: Callable[..., Any], key: str) -> TypeAdapter[Any] | None:
-    """The check of one argument's type, where its annotation is one that can be checked."""
-    target: Any = make.func if isinstance(make, partial) else make
-    hints = get_type_hints(getattr(target, "__init__") if inspect.isclass(target) else target)  # noqa: B009  (a class's own)
-    if key not in hints or "ArrayLike" in str(inspect.signature(target).parameters[key].annotation):
-        return None  # arrays are checked by the part itself, which knows their shape
-    try:
-        return TypeAdapter(hints[key], config=ConfigDict(arbitrary_types_allowed=True))
-    except (PydanticSchemaGenerationError, PydanticUserError):
-        return None
+def _part(kind: str, value: Any, plain: list[Any], where: str, defaults: Table) -> Any:
+    """A part within another: the part itself, its name or the function that makes it, as the annotation asks for."""
+    table = {"name": value} if isinstance(value, str) else dict(value)
+    if isinstance(value, str) and str in plain and value in KINDS[kind]:
+        return value
+    if ":" in str(name := table.get("name")) and any(get_origin(one) is Callable for one in plain):
+        found = _find(kind, str(name), where)
+        own = {key: given for key, given in table.items() if key != "name"}
+        return partial(found, **own) if own else found
+    return build(kind, value, where, **(defaults if kind == "graphs" else {}))  # a graph within a graph has its seed
 
 
 def _name_of(part: Any) -> str:

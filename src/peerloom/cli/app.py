@@ -92,8 +92,15 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    path: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR", help="Where code lies that a file names as module:Name. By default the working directory."
+        ),
+    ] = None,
 ) -> None:
-    pass
+    # Last, so that a file there is never taken for a module that is installed.
+    sys.path += [str(place.resolve()) for place in path or [Path()]]
 
 
 @app.command()

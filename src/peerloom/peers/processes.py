@@ -21,9 +21,7 @@ __all__ = ["context", "start_row"]
 def context() -> ForkServerContext:
     """What starts processes: one server that has loaded all that a peer needs, and forks."""
     context = multiprocessing.get_context("forkserver")
-    # An experiment that was built here on scikit-learn's data will need it in every process: a second each, or one for all.
-    slow = ["sklearn.datasets"] if "sklearn" in sys.modules else []
-    context.set_forkserver_preload(["peerloom.peers.start", *slow])
+    context.set_forkserver_preload(["peerloom.peers.start"])
     return context
 
 
@@ -35,12 +33,12 @@ def start_row(file: Path, folder: Path, log: Path, deadline: float | None, free:
 
 
 def _row(file: str, folder: str, log: str, deadline: float | None, free: bool) -> None:
-    from ..code import import_from_here
+    from ..code import import_code
     from .start import Site, serve
 
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
         os.dup2(said, stream)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    site = Site(deadline=deadline, free=free, code=import_from_here)  # the file is this user's own
+    site = Site(deadline=deadline, free=free, code=import_code)  # the file is this user's own
     sys.exit(serve(Path(folder), Path(file), site, say=lambda text: print(text, flush=True)))  # noqa: T201

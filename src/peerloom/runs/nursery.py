@@ -143,4 +143,5 @@ def tell(**event: Any) -> bool:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     wanted = json.load(sys.stdin)
+    sys.path[:] = wanted["path"]  # code that a file names is found where the parent finds it
     Nursery([Task(**task) for task in wanted["tasks"]], wanted["jobs"]).run()

@@ -42,7 +42,7 @@ def run_jobs(
     tasks = [
         {"number": k, "file": str(job.file), "place": job.place, "folder": str(job.folder)} for k, job in enumerate(jobs)
     ]
-    with _nursery({"tasks": tasks, "jobs": at_once}) as process:
+    with _nursery({"tasks": tasks, "jobs": at_once, "path": sys.path}) as process:
         asked = False
         for event in _events(process, stop):
             if event is None:
@@ -62,7 +62,7 @@ def _nursery(document: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
         wanted.write(json.dumps(document).encode())
         wanted.seek(0)
         process = subprocess.Popen(
-            [sys.executable, "-m", "peerloom.runs.nursery"],
+            [sys.executable, "-P", "-m", "peerloom.runs.nursery"],
             stdin=wanted,
             stdout=subprocess.PIPE,
             stderr=complaints,
