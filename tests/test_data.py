@@ -1,10 +1,14 @@
 """Data sets: shapes, splits, and facts of synthetic sets that can be checked."""
 
+import hashlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import expit
 
+import peerloom.problems
 from peerloom.core import ConfigError
 from peerloom.datasets import CATALOGUE
 from peerloom.problems import DATA, Dataset, blobs, digits, linear_regression, logistic_regression
@@ -28,6 +32,19 @@ def test_data_can_be_made_again_from_their_recipe(name):
     assert np.array_equal(data.x, again.x)
     assert np.array_equal(data.y, again.y)
     assert data.x.dtype == np.float32
+
+
+def test_the_digits_are_those_of_scikit_learn():
+    """The sum is of the float64 pixels and int64 targets that sklearn.datasets.load_digits gives."""
+    with np.load(Path(peerloom.problems.__file__).parent / "digits.npz") as file:
+        pixels, targets = file["x"].astype("<f8"), file["y"].astype("<i8")
+    found = hashlib.sha256(pixels.tobytes() + targets.tobytes()).hexdigest()
+    assert found == "f6d9e39f37dc45d327f6db33428ee58970ccceabb2535a5c179de35886b70443"
+    data = digits()
+    x, y = (np.concatenate(parts) for parts in ((data.x, data.test_x), (data.y, data.test_y)))
+    order, ours = (np.lexsort((*a.T, b)) for a, b in ((pixels, targets), (x, y)))
+    assert np.array_equal(x[ours], (pixels[order] / 16).astype(np.float32))
+    assert np.array_equal(y[ours], targets[order])
 
 
 def test_digits_are_split_class_by_class():

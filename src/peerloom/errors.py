@@ -2,6 +2,7 @@
 
     PeerloomError
     +-- ConfigError      2   a wrong key, value, or combination of parts
+    |   +-- MissingExtraError    a package that only part of Peerloom needs is not installed
     +-- DivergedError    3   a row is no longer finite
     +-- DataError        4   data that should be there is missing or unreadable
     +-- PeerError        5   a peer, a roster or the network cannot be trusted or reached
@@ -13,9 +14,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from importlib import import_module
 from typing import ClassVar
 
-__all__ = ["Caution", "ConfigError", "DataError", "DivergedError", "PeerError", "PeerloomError", "nearest", "needs_extra"]
+__all__ = [
+    "Caution",
+    "ConfigError",
+    "DataError",
+    "DivergedError",
+    "MissingExtraError",
+    "PeerError",
+    "PeerloomError",
+    "nearest",
+    "require",
+]
 
 
 class PeerloomError(Exception):
@@ -28,6 +40,18 @@ class ConfigError(PeerloomError):
     """The experiment cannot be built or run as written."""
 
     exit_code = 2
+
+
+class MissingExtraError(ConfigError, ImportError):
+    """A package that only part of Peerloom needs is not installed.
+
+    >>> print(MissingExtraError("Table.to_polars", "polars", "tables"))
+    Table.to_polars needs the package polars, which is not installed: pip install 'peerloom[tables]'
+    """
+
+    def __init__(self, what: str, package: str, extra: str = "") -> None:
+        wanted = f"'peerloom[{extra}]'" if extra else package
+        super().__init__(f"{what} needs the package {package}, which is not installed: pip install {wanted}")
 
 
 class DivergedError(PeerloomError):
@@ -57,14 +81,13 @@ class Caution(UserWarning):
     """Something that can be run, but does not do what one may expect."""
 
 
-def needs_extra(what: str, package: str, extra: str | None = None) -> ConfigError:
-    """What to say where an optional package is not installed.
-
-    >>> print(needs_extra("Table.to_polars", "polars", "tables"))
-    Table.to_polars needs the package polars, which is not installed: pip install 'peerloom[tables]'
-    """
-    wanted = f"'peerloom[{extra}]'" if extra else package
-    return ConfigError(f"{what} needs the package {package}, which is not installed: pip install {wanted}")
+def require(what: str, extra: str, *packages: str) -> None:
+    """Refuse to go on where a package of an extra is not installed, and say how to get it."""
+    for package in packages:
+        try:
+            import_module(package)
+        except ImportError as error:
+            raise MissingExtraError(what, package, extra) from error
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import sys
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
 import torch
-from packaging.requirements import Requirement
 from rich.table import Table
 
 from .. import __version__
@@ -20,6 +21,8 @@ from ..engines.memory import recycle_large_blocks
 from .app import show
 
 __all__ = ["doctor_command"]
+
+_EXTRAS = {"peers": "training between machines", "tables": "Parquet and polars", "png": "pictures as PNG"}
 
 
 def doctor_command(as_json: bool) -> None:
@@ -46,23 +49,61 @@ def _machine() -> list[dict[str, Any]]:
 
 
 def _packages() -> list[dict[str, Any]]:
-    """Every dependency, against the range that Peerloom asks for."""
+    """Every dependency, against the version that Peerloom asks for; what an extra lacks is no fault."""
     try:
-        wanted = [Requirement(line) for line in requires("peerloom") or []]
+        lines = [line for line in requires("peerloom") or [] if not line.startswith("peerloom[")]
     except PackageNotFoundError:
         return [_fact("package metadata", "peerloom is not installed; run pip install .", False)]
-    facts = []
-    for need in wanted:
-        if need.marker is not None and not need.marker.evaluate({"extra": ""}):
-            continue
-        try:
-            found = version(need.name)
-            facts.append(
-                _fact(need.name, f"{found} (wanted {need.specifier})", need.specifier.contains(found, prereleases=True))
-            )
-        except PackageNotFoundError:
-            facts.append(_fact(need.name, f"not installed (wanted {need.specifier})", False))
+    wanted = [_Wanted.read(line) for line in lines]
+    facts = [
+        _fact(need.name, f"{need.found or 'not installed'} (wanted >={need.least})", need.fits)
+        for need in wanted
+        if not need.extra
+    ]
+    for extra, packages in _EXTRAS.items():
+        lacking = [need.name for need in wanted if need.extra == extra and not need.fits]
+        how = f"without {', '.join(lacking)}: pip install 'peerloom[{extra}]'" if lacking else "installed"
+        facts.append(_fact(f"extra {extra}", f"{packages}: {how}"))
     return facts
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A line of the package's metadata, such as `polars>=1.0; extra == "tables"`."""
+
+    name: str
+    least: str
+    extra: str
+
+    @classmethod
+    def read(cls, line: str) -> _Wanted:
+        found = re.fullmatch(r"([\w.-]+)>=([\d.]+)(?:\s*;\s*extra == [\"'](\w+)[\"'])?", line)
+        if found is None:
+            raise ValueError(f"A dependency is not written as name>=version: {line}")
+        return cls(found[1], found[2], found[3] or "")
+
+    @property
+    def found(self) -> str:
+        """The version that is installed; empty where there is none."""
+        try:
+            return version(self.name)
+        except PackageNotFoundError:
+            return ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is installed, and new enough."""
+        return _numbers(self.found) >= _numbers(self.least)
+
+
+def _numbers(text: str) -> list[int]:
+    """The numbers that a version begins with.
+
+    >>> _numbers("2.10.0rc1+cpu") > _numbers("2.9")
+    True
+    """
+    digits = re.match(r"\d+(\.\d+)*", text)
+    return [int(part) for part in digits[0].split(".")] if digits else []
 
 
 def _place() -> list[dict[str, Any]]:

@@ -13,9 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..config import Comparison, comparison_from, read_file
 from ..core import ConfigError, DivergedError, PeerloomError
 from ..reports import write_report
-from ..runs import Run, RunFolder
+from ..runs import Run, RunFolder, replace_file
 from ..runs.pool import Job, run_jobs
-from ..transport.files import write_whole
 from .app import err
 from .run import Stop, carry_out, folders_of, status_of
 
@@ -38,7 +37,8 @@ def run_points(
     planned = {name: _Planned.of(comparison, places[name]) for name, comparison in _comparisons(tables)}
     for name, table in tables.items():
         places[name].mkdir(parents=True, exist_ok=True)
-        write_whole(places[name] / EXPERIMENT, tomli_w.dumps(table).encode())
+        text = tomli_w.dumps(table).encode()
+        replace_file(places[name] / EXPERIMENT, lambda file, text=text: file.write(text))  # type: ignore[misc]
     failures = _at_once(planned, places, jobs, again) if jobs > 1 else _in_turn(tables, planned, again)
     runs = {name: [RunFolder(folder).read() for folder in some.folders] for name, some in planned.items()}
     for name, some in runs.items():

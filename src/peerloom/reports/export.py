@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 
-from ..core import ConfigError
+from ..errors import require
 from .picture import Picture
 from .sheet import draw
 
@@ -33,10 +33,9 @@ def _svg(picture: Picture) -> bytes:
 
 
 def _png(picture: Picture) -> bytes:
-    try:
-        from resvg_py import svg_to_bytes
-    except ImportError as error:
-        raise ConfigError("PNG needs the package resvg-py: pip install 'peerloom[png]'. SVG needs nothing.") from error
+    require("PNG", "png", "resvg_py")
+    from resvg_py import svg_to_bytes
+
     return bytes(svg_to_bytes(svg_string=draw(picture), zoom=_DENSITY))
 
 

@@ -42,7 +42,7 @@ from ..schedules import Bernoulli, Record
 from ..theory import predict
 from .table import Table, json_line, read_json_lines, read_parquet
 
-__all__ = ["Run", "RunFolder", "find_runs"]
+__all__ = ["Run", "RunFolder", "comparison_at", "find_runs", "folder_name", "replace_file"]
 
 _METRICS, _OLD_METRICS = "metrics.jsonl", "metrics.parquet"
 
@@ -181,12 +181,17 @@ class RunFolder:
         self._replace(name, lambda file: file.write(text.encode()))
 
     def _replace(self, name: str, write: Callable[[IO[bytes]], Any]) -> None:
-        draft = self.path / f".{name}.draft"
-        with draft.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.path / name)
+        replace_file(self.path / name, write)
+
+
+def replace_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Write a file so that a reader, or a crash, finds the old content or the new one, never a part."""
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
 
 
 def find_runs(path: Path) -> list[RunFolder]:
@@ -251,6 +256,6 @@ def _versions() -> dict[str, Any]:
         except PackageNotFoundError:
             return "not installed as a package"
 
-    packages = ("networkx", "numpy", "polars", "scikit-learn", "scipy", "torch")
+    packages = ("networkx", "numpy", "scipy", "torch")
     found: dict[str, Any] = {"peerloom": __version__, "python": sys.version.split()[0], "platform": platform.platform()}
     return found | {name: of(name) for name in packages} | {"threads": torch.get_num_threads()}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DataError, needs_extra
+from ..errors import DataError, require
 
 if TYPE_CHECKING:
     import polars
@@ -109,20 +109,18 @@ class Table:
 
     def to_polars(self) -> polars.DataFrame:
         """The table as a polars DataFrame; missing numbers are null."""
-        try:
-            import polars
-        except ImportError as error:
-            raise needs_extra("Table.to_polars", "polars", "tables") from error
+        require("Table.to_polars", "tables", "polars")
+        import polars
+
         numbers = [name for name, column in self._columns.items() if column.dtype == float and column.ndim == 1]
         values = {name: list(map(_null, column.tolist())) for name, column in self._columns.items()}
         return polars.DataFrame(values, schema_overrides=dict.fromkeys(numbers, polars.Float64))
 
     def to_pandas(self) -> Any:
         """The table as a pandas DataFrame."""
-        try:
-            import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
-        except ImportError as error:
-            raise needs_extra("Table.to_pandas", "pandas") from error
+        require("Table.to_pandas", "", "pandas")
+        import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
         columns = self._columns.items()
         return pandas.DataFrame({name: list(column) if column.ndim > 1 else column for name, column in columns})
 
@@ -147,10 +145,9 @@ def read_json_lines(path: Path) -> Table:
 
 def read_parquet(path: Path) -> Table:
     """The table of a Parquet file, as runs of version 0.1 wrote them."""
-    try:
-        import polars
-    except ImportError as error:
-        raise needs_extra(f"{path}, which Peerloom 0.1 wrote,", "polars", "tables") from error
+    require(f"{path}, which Peerloom 0.1 wrote,", "tables", "polars")
+    import polars
+
     try:
         found = polars.read_parquet(path, glob=False)
     except (OSError, polars.exceptions.PolarsError) as error:

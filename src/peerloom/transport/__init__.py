@@ -15,6 +15,15 @@ with Endpoint(identity, roster, run, state_dir, listen=("0.0.0.0", 7400)) as pos
 ```
 """
 
+from ..errors import MissingExtraError
+
+try:
+    import cryptography as _cryptography  # noqa: F401
+    import msgpack as _msgpack  # noqa: F401
+    import xxhash as _xxhash  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError("What runs between machines", str(error.name), "peers") from error
+
 from .checker import check_histories
 from .desk import JoinDesk, join_online
 from .endpoint import Endpoint
