@@ -12,6 +12,9 @@ from hypothesis import HealthCheck, settings
 # On tensors this small a second thread costs more than it brings. Set before torch is loaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Tests compute with torch before an engine could ask for this; see peerloom.prepare_process.
+os.environ.setdefault("MKL_CBWR", "AUTO")
+
 # Data sets may lie beside the repository.
 _BESIDE = Path(__file__).parents[2] / "shared" / "data"
 if _BESIDE.is_dir():

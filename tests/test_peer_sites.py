@@ -30,9 +30,10 @@ from peerloom.peers.federation import found_on_this_machine
 from peerloom.peers.metrics import METRICS, exposition
 from peerloom.peers.row import spec_hash
 from peerloom.peers.site_code import SiteCode
-from peerloom.peers.start import finish_before_others, only_experiment, run_folder
+from peerloom.peers.start import only_experiment, run_folder
 from peerloom.peers.status import read_status
 from peerloom.problems.own import fill
+from peerloom.runtime import prepare_process
 from peerloom.transport import Home, Identity, Member, Roster
 
 NET = """
@@ -254,7 +255,7 @@ def test_a_peer_asks_not_to_be_interrupted_unless_told_otherwise(chosen, kept):
 
     def work():
         os.sched_setscheduler(0, getattr(os, chosen), os.sched_param(0))
-        finish_before_others()
+        prepare_process(batch=True, keep_memory=False)
         found.append(os.sched_getscheduler(0))
 
     thread = threading.Thread(target=work)  # the setting is one of each thread

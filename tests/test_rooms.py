@@ -17,7 +17,7 @@ SIBLINGS = {"algorithms", "graphs", "messages", "problems", "schedules"}
 # From the ground up. A room may import those below its line; siblings on one line never import each other.
 FLOORS = [
     {"errors", "extensions"},
-    {"arguments", "code"},
+    {"arguments", "code", "runtime"},
     {"core", "transport"},
     {"datasets"},
     SIBLINGS,

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-
-# A row must get the same bits alone in a peer and among others in a simulation. On some processors Intel's library sums in
-# an order that depends on where in memory a matrix lies; so it is told not to, which works until its first call.
-os.environ.setdefault("MKL_CBWR", "AUTO")
 
 if TYPE_CHECKING:
     from . import algorithms, graphs, messages, problems, schedules, testing, theory
@@ -18,6 +13,7 @@ if TYPE_CHECKING:
     from .engines import iterate
     from .experiment import Evaluate, Experiment
     from .runs import simulate
+    from .runtime import prepare_process
     from .schedules import laws
 
 # Nothing is imported before it is used: torch takes a second to load, and `peerloom --help` should not wait for it.
@@ -36,6 +32,7 @@ _NAMES = {
     "Evaluate": "peerloom.experiment",
     "Experiment": "peerloom.experiment",
     "iterate": "peerloom.engines",
+    "prepare_process": "peerloom.runtime",
     "simulate": "peerloom.runs",
 }
 
@@ -47,6 +44,7 @@ __all__ = [
     "iterate",
     "laws",
     "messages",
+    "prepare_process",
     "problems",
     "rates",
     "schedules",

@@ -99,6 +99,9 @@ def _root(
         ),
     ] = None,
 ) -> None:
+    from ..runtime import prepare_process
+
+    prepare_process(keep_memory=False)  # before torch is loaded
     # Last, so that a file there is never taken for a module that is installed.
     sys.path += [str(place.resolve()) for place in path or [Path()]]
 

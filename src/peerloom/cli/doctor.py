@@ -17,7 +17,7 @@ from rich.table import Table
 
 from .. import __version__
 from ..datasets import CATALOGUE, locate
-from ..engines.memory import recycle_large_blocks
+from ..runtime import keep_freed_memory
 from .app import show
 
 __all__ = ["doctor_command"]
@@ -44,7 +44,10 @@ def _machine() -> list[dict[str, Any]]:
         _fact("python", f"{platform.python_version()} ({sys.executable})", python_fits),
         _fact("processors", f"{os.cpu_count()}, torch uses {torch.get_num_threads()} threads"),
         _fact("GPU", gpu),
-        _fact("large blocks recycled", "yes" if recycle_large_blocks() else "no (not glibc): large models run slower"),
+        _fact(
+            "freed memory kept for the next round",
+            "yes" if keep_freed_memory() else "no (not glibc): large models run slower",
+        ),
     ]
 
 

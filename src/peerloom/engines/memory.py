@@ -1,32 +1,15 @@
-"""What large models need: one setting of the C library's allocator, and a word beforehand where they will not fit."""
+"""A word beforehand where models will not fit into memory."""
 
 from __future__ import annotations
 
-import ctypes
 import os
-import platform
 import warnings
-from functools import cache
 
 from ..errors import Caution
 
-__all__ = ["caution_of_size", "recycle_large_blocks"]
+__all__ = ["caution_of_size"]
 
 _BLOCKS = 5  # all models at once: as they are, as they last were good, their gradients, after the step, mixed
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
-
-
-@cache
-def recycle_large_blocks() -> bool:
-    """Keep large freed blocks for the next round in place of handing them back to the system; says whether it could.
-
-    Every round makes new tensors of the size of all models. By default glibc maps and unmaps each of them, and the kernel
-    fills every page with zeros anew: at m = 1000 that takes longer than the arithmetic.
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    mallopt = ctypes.CDLL(None).mallopt
-    return bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
 
 
 def caution_of_size(models: int, numbers: int, itemsize: int) -> None:

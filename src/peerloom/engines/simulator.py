@@ -14,7 +14,8 @@ from torch import Tensor
 
 from ..core import ConfigError, DivergedError, Draws, Ledger, MemoryWire, Net, Placement, Wire, check_links
 from ..experiment import Experiment
-from .memory import caution_of_size, recycle_large_blocks
+from ..runtime import prepare_process
+from .memory import caution_of_size
 
 __all__ = ["Checkpoint", "Path", "Snapshot", "build_net", "iterate"]
 
@@ -90,7 +91,7 @@ def iterate(
 
     `path` is how rows are mixed: as a matrix product, link by link, or whichever fits. Both give the same numbers.
     """
-    recycle_large_blocks()
+    prepare_process()
     net = build_net(exp, device=device, wire=_wire(exp, path))
     caution_of_size(len(net.place.rows), exp.problem.n, net.place.dtype.itemsize)
     if resume is None:

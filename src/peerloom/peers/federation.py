@@ -23,6 +23,7 @@ from ..errors import ConfigError, PeerError
 from ..experiment import Experiment
 from ..measures import measure
 from ..runs import RunFolder
+from ..runtime import prepare_process
 from ..schedules import Record
 from ..transport import Home, Link, Member, Roster
 from .decisions import CLOSING, Journal
@@ -55,7 +56,8 @@ class Federation:
                 "The file leaves the data to every site (data 'own'), but here all rows start on one machine. Name data in "
                 "the file, or start each peer by itself: peerloom peer start FILE --data SAMPLES"
             )
-        folder = RunFolder.create(out, exp)
+        prepared = prepare_process(keep_memory=False)  # the processes of rows inherit the environment
+        folder = RunFolder.create(out, exp, process=prepared._asdict())
         self._set(folder, found_on_this_machine(exp, out / "peers", folder.config), deadline, free)
 
     @classmethod

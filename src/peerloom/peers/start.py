@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ..code import Loader, loading_code_by
 from ..config import comparison_from, experiment_to_toml, parse, read_bytes
-from ..engines.memory import recycle_large_blocks
 from ..errors import ConfigError, PeerError, PeerloomError
 from ..experiment import Experiment
+from ..runtime import prepare_process
 from ..transport import Endpoint, Event, History, Home, Roster, RunIdentity, Settings
 from ..transport.files import write_whole
 from ..transport.roster import parse_address
@@ -36,7 +33,6 @@ from .watch import RosterWatch
 __all__ = [
     "Site",
     "check_roster",
-    "finish_before_others",
     "only_experiment",
     "run_folder",
     "serve",
@@ -157,7 +153,7 @@ def start_peer(
     on_round: Callable[[int], None] | None = None,
 ) -> RowResult:
     """Run this peer's row until the experiment is done; `AskedToStop` ends it earlier."""
-    torch.set_num_threads(1)  # a row's sums must not depend on how many processors a site has
+    prepare_process(threads=1, keep_memory=False)  # a row's sums must not depend on how many processors a site has
     folder = run_folder(home, exp)
     keep = Keep(folder, spec_hash(exp))
     began = keep.began(home.roster) if keep.begun() else home.roster
@@ -191,19 +187,8 @@ def start_peer(
                     on_event(Event("measured", "", in_words(exp, row)))
             work = RowRun(exp, row, post, keep, shape, gauges=gauges, on_round=on_round)
             with Agreement(post, gauges, exp.problem.n, exp.seed, row < exp.graph.clients):
-                recycle_large_blocks()  # from here on every round makes and frees the same
+                prepare_process(threads=1)  # from here on every round makes and frees the same blocks
                 return work.run()
-
-
-def finish_before_others() -> None:
-    """Ask that those whom this thread wakes, and threads it starts, do not interrupt each other.
-
-    A peer that waits for its neighbours wakes them with everything it sends. Where they share its processors each may
-    push it aside half-way, and it comes back to cold caches. Whoever chose another way of scheduling keeps it.
-    """
-    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER:
-        with contextlib.suppress(PermissionError):  # a sandbox may forbid it: slower, and no worse
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def serve(folder: Path, file: Path, site: Site = _USUAL, *, log_json: bool = False, say: Callable[[str], None]) -> int:
@@ -217,8 +202,7 @@ def serve(folder: Path, file: Path, site: Site = _USUAL, *, log_json: bool = Fal
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask)
     voice = Voice(say, log_json)
-    if not site.free:
-        finish_before_others()
+    prepare_process(threads=1, batch=not site.free, keep_memory=False)
     try:
         home = Home.open(folder)
         voice.introduce(home.name, home.roster)

@@ -23,6 +23,7 @@ import torch
 from ..config import Comparison, comparison_from, read_file
 from ..core import DivergedError, PeerloomError
 from ..experiment import Experiment
+from ..runtime import prepare_process
 from .runner import simulate
 from .store import RunFolder
 
@@ -141,7 +142,7 @@ def tell(**event: Any) -> bool:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
+    prepare_process(threads=1, keep_memory=False)
     wanted = json.load(sys.stdin)
     sys.path[:] = wanted["path"]  # code that a file names is found where the parent finds it
     Nursery([Task(**task) for task in wanted["tasks"]], wanted["jobs"]).run()

@@ -17,6 +17,7 @@ from ..engines import Checkpoint, build_net, iterate
 from ..engines import Path as MixPath
 from ..experiment import Experiment
 from ..measures import measure
+from ..runtime import ProcessFacts, prepare_process
 from ..schedules import NOTHING_TO_MEASURE, Record
 from .store import RunFolder
 from .table import Table
@@ -64,7 +65,8 @@ def simulate(
         raise ConfigError(NOTHING_TO_MEASURE)  # before a folder is made for it
     if record and out is None:
         raise ConfigError("A record needs a folder to lie in: give `out`.")
-    folder = _folder(exp, out, resume)
+    prepared = prepare_process()
+    folder = _folder(exp, out, resume, prepared)
     begun = folder is not None and resume and (folder.path / "state.npz").exists()
     start = folder.checkpoint(exp, _state_type(exp, device), device) if folder and begun else None
     rows = [row for row in folder.rows() if row["round"] <= start.t] if folder and start else []
@@ -133,15 +135,15 @@ class _Clock:
         self._since = time.perf_counter()
 
 
-def _folder(exp: Experiment, out: Path | str | None, resume: bool) -> RunFolder | None:
+def _folder(exp: Experiment, out: Path | str | None, resume: bool, prepared: ProcessFacts) -> RunFolder | None:
     if out is None:
         return None
     folder = RunFolder(Path(out))
     if resume and (folder.path / "run.json").exists():
         folder.check_same(exp)
-        folder.mark("running")
+        folder.mark("running", process=prepared._asdict())
         return folder
-    return RunFolder.create(folder.path, exp)
+    return RunFolder.create(folder.path, exp, process=prepared._asdict())
 
 
 def _state_type(exp: Experiment, device: str) -> type[Any]:

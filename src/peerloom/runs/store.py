@@ -72,8 +72,8 @@ class RunFolder:
         return self.path / "config.toml"
 
     @classmethod
-    def create(cls, path: Path, exp: Experiment) -> RunFolder:
-        """A new folder that says what will be run."""
+    def create(cls, path: Path, exp: Experiment, **facts: Any) -> RunFolder:
+        """A new folder that says what will be run, and what else is known of the run."""
         text = experiment_to_toml(exp)
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
@@ -84,7 +84,8 @@ class RunFolder:
         folder.save_network(exp)
         if held := _holdings(exp):
             folder._text("holdings.json", json.dumps(held))
-        folder.mark("running", label=exp.name, seed=exp.seed, algorithm=type(exp.algorithm).__name__, versions=_versions())
+        known = {"label": exp.name, "seed": exp.seed, "algorithm": type(exp.algorithm).__name__}
+        folder.mark("running", **known, versions=_versions(), **facts)
         folder._text("advice.json", json.dumps(predict(exp), indent=1))
         return folder
 
