@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from peerloom import graphs
 from peerloom.algorithms import DSpodFL
-from peerloom.core import Needs
+from peerloom.core import Requirements
 from peerloom.datasets import CATALOGUE, locate
 from peerloom.engines import build_net, iterate
 from peerloom.experiment import Experiment
@@ -58,7 +58,7 @@ def net_with_links(graph, fires, wire):
 class _AnyGraph:
     """A rule that asks nothing of the graph; only its net is used."""
 
-    needs = Needs()
+    needs = Requirements()
 
 
 def rows_of(rng, rows, n=4):

@@ -1,8 +1,6 @@
 """One table of all algorithms drives the contract; and the contract can fail."""
 
-import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -10,8 +8,8 @@ import torch
 
 import peerloom as pl
 from peerloom import algorithms
-from peerloom.algorithms import ALGORITHMS, CARDS
-from peerloom.core import Needs, average, pull, push
+from peerloom.algorithms import ALGORITHMS
+from peerloom.core import RULES, Card, Requirements, average, preset, pull, push, rule
 from peerloom.errors import ConfigError
 from peerloom.testing import check_algorithm
 
@@ -26,21 +24,52 @@ EVERY = {name: {"lr": 0.05} for name in ALGORITHMS} | {
 }
 
 
-def test_every_rule_is_listed_in_its_room():
-    rules = {
-        name
-        for module in Path(algorithms.__file__).parent.glob("*.py")
-        for name in re.findall(r"^class (\w+)(?!\(NamedTuple|\(Protocol)[:(]", module.read_text(), flags=re.M)
-        if hasattr(getattr(algorithms, name, None), "step")
-    }
-    assert rules == set(ALGORITHMS)
+NAMES = """
+AB ANQNIDS BEER CHOCO CooperativeSGD D2 DCD DFedAvg DFedAvgM DFedSAM DGD DSGD DSGT DSMT DSpodFL Depositum DistributedSGD
+EXTRA EpidemicLearning FedADMM FedAvg FedDR FedDualAvg FedMiD GossipPushPull HLSGD KGT LocalSGD MLLSGD NIDS PaME
+PairwiseGossip PeriodicGT ProxGT PushDIGing PushPull RandomizedGossip SGP SQuARM SpodGT SporadicKGT SporadicPushPull
+SporadicSGD SubgradientPush SynchronousGT
+"""
+
+
+def test_the_rules_are_these_and_each_is_public():
+    assert list(ALGORITHMS) == NAMES.split()
+    for name, kind in ALGORITHMS.items():
+        assert getattr(algorithms, name) is kind
+        assert kind.__name__ == kind.__qualname__ == name
+    assert set(NAMES.split()) | {"ALGORITHMS"} == set(algorithms.__all__)
 
 
 def test_every_rule_has_its_card():
-    assert set(CARDS) == set(ALGORITHMS)
-    for name, card in CARDS.items():
-        assert all(card), name
-        assert all(len(text) < 80 for text in card), name
+    for name, kind in ALGORITHMS.items():
+        assert all(kind.card), name
+        assert all(len(text) < 80 for text in kind.card), name
+        assert "card" in vars(kind), f"{name} has the card of another"
+        assert "__doc__" in vars(kind), f"{name} has the docstring of another"
+
+
+def test_a_preset_is_its_rule_under_another_plan():
+    for name, base in {"DGD": "DSpodFL", "HLSGD": "MLLSGD", "SynchronousGT": "SpodGT"}.items():
+        made, other = (ALGORITHMS[each](lr=0.1) for each in (name, base))
+        assert made.step.__func__ is other.step.__func__
+        assert (made.needs, made.family) == (other.needs, other.family)
+        assert made.plan != getattr(other, "plan", None)
+        assert made != other
+        assert repr(made).startswith(f"{name}(lr=0.1")
+        with pytest.raises(ConfigError, match=rf"{name}.lr must be"):
+            ALGORITHMS[name](lr=-1.0)
+
+
+def test_a_name_is_given_once():
+    before = dict(RULES)
+    try:
+        preset("Mine", algorithms.DSpodFL, Card("a", "b", "c"), doc="Mine.")
+        with pytest.raises(ValueError, match=r"There is a rule 'Mine' already, in peerloom\.algorithms\.dspodfl"):
+            rule("a", "b", "c")(type("Mine", (), {"__module__": "elsewhere"}))
+    finally:
+        RULES.clear()
+        RULES.update(before)
+    assert "Mine" not in ALGORITHMS
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))
@@ -53,7 +82,7 @@ def test_contract_with_random_coordinates(name):
     """Rules compose with messages that carry part of a row, a link that did not fire; those that cannot refuse them."""
     rule = ALGORITHMS[name](**EVERY[name])
     for message in (pl.messages.Coordinates(0.4), pl.messages.Coordinates(0.4, per_pair=True)):
-        if message.fit in rule.needs.carries:
+        if message.fit in rule.needs.accepts:
             check_algorithm(rule, message=message)
         else:
             with pytest.raises(ConfigError, match="part of a row"):
@@ -64,7 +93,7 @@ def test_contract_with_random_coordinates(name):
 def test_contract_with_coarse_messages(name):
     rule = ALGORITHMS[name](**EVERY[name])
     for message in (pl.messages.SignTopK(0.4), pl.messages.ANQ(), pl.messages.Dense("float16")):
-        if message.fit in rule.needs.carries:
+        if message.fit in rule.needs.accepts:
             check_algorithm(rule, message=message)
         else:
             with pytest.raises(ConfigError, match=r"differences|rounds"):
@@ -89,7 +118,7 @@ class Tracking:
     """A rule of another kind than ours: pull and push in one message, over a directed graph."""
 
     lr: float = 0.05
-    needs = Needs()
+    needs = Requirements()
 
     def init(self, x, net):
         return Pair(x, net.grad(x))

@@ -1,7 +1,6 @@
 """The algorithms, one per equation. They see the port and nothing else."""
 
-from ..core import Algorithm
-from .cards import CARDS, Card
+from ..core import RULES, Algorithm
 from .compressed import ANQNIDS, BEER, CHOCO, DCD, SQuARM
 from .corrected import D2, EXTRA, NIDS
 from .depositum import DSMT, Depositum, ProxGT
@@ -19,7 +18,6 @@ __all__ = [
     "ALGORITHMS",
     "ANQNIDS",
     "BEER",
-    "CARDS",
     "CHOCO",
     "D2",
     "DCD",
@@ -33,7 +31,6 @@ __all__ = [
     "MLLSGD",
     "NIDS",
     "SGP",
-    "Card",
     "CooperativeSGD",
     "DFedAvg",
     "DFedAvgM",
@@ -65,50 +62,5 @@ __all__ = [
     "SynchronousGT",
 ]
 
-ALGORITHMS: dict[str, type[Algorithm]] = {
-    "AB": AB,
-    "ANQNIDS": ANQNIDS,
-    "BEER": BEER,
-    "CHOCO": CHOCO,
-    "CooperativeSGD": CooperativeSGD,
-    "D2": D2,
-    "DCD": DCD,
-    "DFedAvg": DFedAvg,
-    "DFedAvgM": DFedAvgM,
-    "DFedSAM": DFedSAM,
-    "DGD": DGD,
-    "DSGD": DSGD,
-    "DSGT": DSGT,
-    "DSMT": DSMT,
-    "DSpodFL": DSpodFL,
-    "Depositum": Depositum,
-    "DistributedSGD": DistributedSGD,
-    "EXTRA": EXTRA,
-    "EpidemicLearning": EpidemicLearning,
-    "FedADMM": FedADMM,
-    "FedAvg": FedAvg,
-    "FedDR": FedDR,
-    "FedDualAvg": FedDualAvg,
-    "FedMiD": FedMiD,
-    "GossipPushPull": GossipPushPull,
-    "HLSGD": HLSGD,
-    "KGT": KGT,
-    "LocalSGD": LocalSGD,
-    "MLLSGD": MLLSGD,
-    "NIDS": NIDS,
-    "PaME": PaME,
-    "PairwiseGossip": PairwiseGossip,
-    "PeriodicGT": PeriodicGT,
-    "ProxGT": ProxGT,
-    "PushDIGing": PushDIGing,
-    "PushPull": PushPull,
-    "RandomizedGossip": RandomizedGossip,
-    "SGP": SGP,
-    "SQuARM": SQuARM,
-    "SpodGT": SpodGT,
-    "SporadicKGT": SporadicKGT,
-    "SporadicPushPull": SporadicPushPull,
-    "SporadicSGD": SporadicSGD,
-    "SubgradientPush": SubgradientPush,
-    "SynchronousGT": SynchronousGT,
-}
+ALGORITHMS: dict[str, type[Algorithm]] = dict(sorted(RULES.items()))
+"""The rules of this room, which register themselves where they stand."""

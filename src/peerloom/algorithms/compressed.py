@@ -8,13 +8,26 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import DIFFERENCES, ConfigError, CyclePlan, HasRate, Needs, Net, Plan, Rate, check_rate, drift, rate_at
+from ..core import (
+    DIFFERENCES,
+    ConfigError,
+    CyclePlan,
+    HasRate,
+    Net,
+    Plan,
+    Rate,
+    Requirements,
+    check_rate,
+    drift,
+    rate_at,
+    rule,
+)
 
 __all__ = ["ANQNIDS", "BEER", "CHOCO", "DCD", "SQuARM"]
 
-_SYMMETRIC = Needs(
+_SYMMETRIC = Requirements(
     symmetric=True,
-    carries=DIFFERENCES,
+    accepts=DIFFERENCES,
     links="all",
     instead="Use a rule for directed graphs, such as SpodGT with Coordinates.",
 )
@@ -66,6 +79,7 @@ class AnqNids(NamedTuple):
     lag: Tensor
 
 
+@rule("Koloskova et al. 2019", "difference of x", "compressed messages of any kind, by a plain rule")
 @dataclass(frozen=True)
 class CHOCO:
     """CHOCO-SGD: gossip on copies that are brought up to date by compressed differences.
@@ -81,7 +95,7 @@ class CHOCO:
 
     lr: float | Rate
     gamma: float = 0.1
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Requirements] = _SYMMETRIC
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -99,6 +113,7 @@ class CHOCO:
         return Choco(torch.add(x, lag, alpha=self.gamma), s.copy + q.value, lag)
 
 
+@rule("Tang et al. 2018", "difference of x", "mild, unbiased compression")
 @dataclass(frozen=True)
 class DCD:
     """DCD-PSGD: D-PSGD in which every model moves by a compressed difference, so that neighbours' copies are exact.
@@ -111,7 +126,7 @@ class DCD:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = replace(_SYMMETRIC, common_start=True)
+    needs: ClassVar[Requirements] = replace(_SYMMETRIC, common_start=True)
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -127,6 +142,7 @@ class DCD:
         return Dcd(s.x + z.value, s.mixed + net.mix(z))
 
 
+@rule("Zhao et al. 2022", "differences of x, v", "compressed messages and unequal data together")
 @dataclass(frozen=True)
 class BEER:
     """BEER: gradient tracking in which models and trackers both travel as compressed differences.
@@ -142,7 +158,7 @@ class BEER:
 
     lr: float | Rate
     gamma: float = 0.1
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Requirements] = _SYMMETRIC
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -163,6 +179,7 @@ class BEER:
         return Beer(x, v, g, s.h + q.value, s.lag_h + drift_h, s.gh + p.value, s.lag_gh + drift_gh)
 
 
+@rule("Singh et al. 2021", "difference of x, if it is large", "fewest messages: silence until something changed")
 @dataclass(frozen=True)
 class SQuARM:
     """SQuARM-SGD: momentum, H local steps, and a message only from rows that have moved far enough from their copy.
@@ -184,7 +201,7 @@ class SQuARM:
     H: int = 1
     c: float = 0.0
     growth: float = 0.0
-    needs: ClassVar[Needs] = replace(_SYMMETRIC, links="together")
+    needs: ClassVar[Requirements] = replace(_SYMMETRIC, links="together")
 
     def __post_init__(self) -> None:
         _check(self, self.gamma)
@@ -211,6 +228,7 @@ class SQuARM:
         return Squarm(x + self.gamma * talks * lag, v, s.copy + q.value, lag)
 
 
+@rule("Michelusi et al. 2022", "difference of d", "exact optima with a few bits per coordinate")
 @dataclass(frozen=True)
 class ANQNIDS:
     """ANQ-NIDS: NIDS whose extrapolated models travel as quantised differences; few bits, and still exact.
@@ -226,7 +244,7 @@ class ANQNIDS:
     """
 
     lr: float
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Requirements] = _SYMMETRIC
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:

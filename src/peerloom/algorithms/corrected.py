@@ -7,11 +7,11 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from ..core import STEADY, ConfigError, Needs, Net, Plan, Rate
+from ..core import STEADY, ConfigError, Net, Plan, Rate, Requirements, rule
 
 __all__ = ["D2", "EXTRA", "NIDS"]
 
-_SYMMETRIC = Needs(symmetric=True, carries=STEADY, links="all", instead="Use AB or PushPull on directed graphs.")
+_SYMMETRIC = Requirements(symmetric=True, accepts=STEADY, links="all", instead="Use AB or PushPull on directed graphs.")
 _ALL = Plan(nodes="always", links="always")
 
 
@@ -40,6 +40,7 @@ class Nids(NamedTuple):
     g: Tensor
 
 
+@rule("Shi et al. 2015", "x", "exact optima with a constant step")
 @dataclass(frozen=True)
 class EXTRA:
     """EXTRA: DGD plus the running correction that makes it exact with a constant step.
@@ -52,7 +53,7 @@ class EXTRA:
     """
 
     lr: float
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Requirements] = _SYMMETRIC
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -69,6 +70,7 @@ class EXTRA:
         return Extra(x, (s.x + mixed) / 2, g)
 
 
+@rule("Tang et al. 2018", "extrapolated x", "unequal data, with one message per link and round")
 @dataclass(frozen=True)
 class D2:
     """D2: decentralized SGD without the variance between clients' data.
@@ -81,7 +83,7 @@ class D2:
     """
 
     lr: float
-    needs: ClassVar[Needs] = replace(_SYMMETRIC, eigenvalues_above=-1 / 3)
+    needs: ClassVar[Requirements] = replace(_SYMMETRIC, eigenvalues_above=-1 / 3)
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -97,6 +99,7 @@ class D2:
         return TwoSteps(net.mix(2 * s.x - s.before - self.lr * (g - s.g)), s.x, g)
 
 
+@rule("Li, Shi and Yan 2019", "extrapolated x", "step sizes that do not depend on the graph; regularisers")
 @dataclass(frozen=True)
 class NIDS:
     """NIDS: exact, with a step size limit that does not depend on the graph, and a proximal step.
@@ -110,7 +113,7 @@ class NIDS:
     """
 
     lr: float
-    needs: ClassVar[Needs] = replace(_SYMMETRIC, prox=True)
+    needs: ClassVar[Requirements] = replace(_SYMMETRIC, prox=True)
     family: ClassVar[str] = "NIDS"
     plan: ClassVar[Plan] = _ALL
 

@@ -8,12 +8,12 @@ from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
-from ..core import MEAN, ConfigError, Needs, Net, Plan, Rate
+from ..core import MEAN, ConfigError, Net, Plan, Rate, Requirements, rule
 
 __all__ = ["DSMT", "Depositum", "ProxGT"]
 
-_SYMMETRIC = Needs(
-    symmetric=True, carries=MEAN, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs."
+_SYMMETRIC = Requirements(
+    symmetric=True, accepts=MEAN, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs."
 )
 _ALL = Plan(nodes="always", links="always")
 
@@ -43,6 +43,7 @@ class Proximal(NamedTuple):
     v: Tensor
 
 
+@rule("DEPOSITUM", "z, y", "sparse models: any regulariser, momentum and local steps")
 @dataclass(frozen=True)
 class Depositum:
     """Decentralized proximal SGD with tracking and momentum, for f plus a regulariser that need not be convex.
@@ -77,7 +78,7 @@ class Depositum:
     gamma: float = 0.0
     nesterov: bool = False
     h_scale: Literal["beta"] | None = None
-    needs: ClassVar[Needs] = replace(_SYMMETRIC, prox=True)
+    needs: ClassVar[Requirements] = replace(_SYMMETRIC, prox=True)
     family: ClassVar[str] = "DEPOSITUM"
     plan: ClassVar[Plan] = Plan(quiet_start=True)
 
@@ -122,6 +123,7 @@ class Depositum:
         return mu, self.gamma * mu + (1 - self.gamma) * s.y if self.nesterov else mu
 
 
+@rule("Huang, Pu and Nedic", "x - alpha y, y", "noisy gradients: momentum is tracked")
 @dataclass(frozen=True)
 class DSMT:
     """Distributed stochastic momentum tracking, as DEPOSITUM quotes it: the trackers track momentum.
@@ -136,7 +138,7 @@ class DSMT:
 
     lr: float
     gamma: float = 0.9
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Requirements] = _SYMMETRIC
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -155,6 +157,7 @@ class DSMT:
         return Proximal(x, net.mix(s.y + nu - s.v), nu)
 
 
+@rule("Xin et al. 2021", "z, y, K times", "regularised problems on undirected graphs")
 @dataclass(frozen=True)
 class ProxGT:
     """ProxGT-SA: proximal gradient tracking with several rounds of mixing in each.
@@ -169,7 +172,7 @@ class ProxGT:
 
     lr: float
     K: int = 1
-    needs: ClassVar[Needs] = replace(_SYMMETRIC, prox=True)
+    needs: ClassVar[Requirements] = replace(_SYMMETRIC, prox=True)
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:

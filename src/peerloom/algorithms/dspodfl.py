@@ -8,11 +8,13 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import CyclePlan, HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
+from ..core import Card, CyclePlan, HasRate, Net, Plan, Rate, Requirements, check_rate, preset, rate_at, rule
 
 __all__ = ["DGD", "DFedAvg", "DSpodFL", "RandomizedGossip", "SporadicSGD"]
 
-_SYMMETRIC = Needs(symmetric=True, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs.")
+_SYMMETRIC = Requirements(
+    symmetric=True, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs."
+)
 
 
 class State(NamedTuple):
@@ -21,6 +23,7 @@ class State(NamedTuple):
     x: Tensor
 
 
+@rule("DSpodFL", "x", "slow clients and bad links: both act only when they can")
 @dataclass(frozen=True)
 class DSpodFL:
     """Decentralized sporadic federated learning: clients compute when they can and talk over the links that work.
@@ -50,7 +53,7 @@ class DSpodFL:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Requirements] = _SYMMETRIC
     family: ClassVar[str] = "DSpodFL"
 
     def __post_init__(self) -> None:
@@ -66,68 +69,51 @@ class DSpodFL:
         return State(torch.sub(net.mix(s.x), net.grad(s.x, v), alpha=alpha))  # mixed - alpha * gradient, in one pass
 
 
-@dataclass(frozen=True)
-class DGD:
-    """Decentralized gradient descent (D-PSGD): DSpodFL's rule with every client and every link, in every round.
+DGD = preset(
+    "DGD",
+    DSpodFL,
+    Card("Nedic and Ozdaglar 2009; D-PSGD", "x", "the yardstick: everyone computes and talks in every round"),
+    plan=Plan(nodes="always", links="always"),
+    doc="""Decentralized gradient descent (D-PSGD): DSpodFL's rule with every client and every link, in every round.
 
         x_i <- sum_j r_ij x_j - alpha g_i(x_i)
 
     On sporadic resources it waits for the slowest: its delay per round is that of all clients and links together.
     Reference: Nedic and Ozdaglar 2009; Lian et al. 2017; DSpodFL, eq. (2) with d_i = b_ij = 1.
-    """
-
-    lr: float | Rate
-    needs: ClassVar[Needs] = _SYMMETRIC
-    family: ClassVar[str] = "DSpodFL"
-    plan: ClassVar[Plan] = Plan(nodes="always", links="always")
-
-    init, step = DSpodFL.init, DSpodFL.step
-
-    def __post_init__(self) -> None:
-        check_rate(self)
+    """,
+)
 
 
-@dataclass(frozen=True)
-class RandomizedGossip:
-    """Randomized gossip as DSpodFL means it: every client computes, links fire as their coins fall.
+RandomizedGossip = preset(
+    "RandomizedGossip",
+    DSpodFL,
+    Card("DSpodFL (its RG)", "x", "bad links, able clients"),
+    plan=Plan(nodes="always"),
+    doc="""Randomized gossip as DSpodFL means it: every client computes, links fire as their coins fall.
 
         x_i <- x_i + sum_j r_ij (x_j - x_i) vhat_ij - alpha g_i(x_i)
 
     Not the classical one, in which one random pair averages in each step.
     Reference: DSpodFL, eq. (2) with d_i = 1.
-    """
-
-    lr: float | Rate
-    needs: ClassVar[Needs] = _SYMMETRIC
-    family: ClassVar[str] = "DSpodFL"
-    plan: ClassVar[Plan] = Plan(nodes="always")
-
-    init, step = DSpodFL.init, DSpodFL.step
-
-    def __post_init__(self) -> None:
-        check_rate(self)
+    """,
+)
 
 
-@dataclass(frozen=True)
-class SporadicSGD:
-    """Sporadic SGDs: clients compute as their coins fall, every link fires in every round.
+SporadicSGD = preset(
+    "SporadicSGD",
+    DSpodFL,
+    Card("DSpodFL", "x", "slow clients, good links"),
+    plan=Plan(links="always"),
+    doc="""Sporadic SGDs: clients compute as their coins fall, every link fires in every round.
 
         x_i <- sum_j r_ij x_j - alpha g_i(x_i) v_i
 
     Reference: DSpodFL, eq. (2) with b_ij = 1.
-    """
-
-    lr: float | Rate
-    needs: ClassVar[Needs] = _SYMMETRIC
-    family: ClassVar[str] = "DSpodFL"
-    plan: ClassVar[Plan] = Plan(links="always")
-
-    init, step = DSpodFL.init, DSpodFL.step
-
-    def __post_init__(self) -> None:
-        check_rate(self)
+    """,
+)
 
 
+@rule("DSpodFL; Sun et al. 2022", "x", "the cycle DSpodFL compares with: D local rounds, then mixing")
 @dataclass(frozen=True)
 class DFedAvg:
     """DFedAvg as DSpodFL means it: D rounds of local steps, then one round in which all links fire and none computes.
@@ -143,7 +129,7 @@ class DFedAvg:
     rounding: Literal["ceil", "floor"] = "ceil"
     sgd_while_aggregating: bool = False
     period: Literal["D+1", "D"] = "D+1"
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Requirements] = _SYMMETRIC
     family: ClassVar[str] = "DSpodFL"
 
     init, step = DSpodFL.init, DSpodFL.step

@@ -8,11 +8,28 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import MASS, ConfigError, CyclePlan, HasRate, Needs, Net, Plan, Rate, average, check_rate, push, rate_at, share
+from ..core import (
+    MASS,
+    ConfigError,
+    CyclePlan,
+    HasRate,
+    Net,
+    Plan,
+    Rate,
+    Requirements,
+    average,
+    check_rate,
+    push,
+    rate_at,
+    rule,
+    share,
+)
 
 __all__ = ["DSGD", "CooperativeSGD", "EpidemicLearning", "GossipPushPull", "PairwiseGossip"]
 
-_SYMMETRIC = Needs(symmetric=True, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs.")
+_SYMMETRIC = Requirements(
+    symmetric=True, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs."
+)
 
 
 class State(NamedTuple):
@@ -29,6 +46,7 @@ class Tracked(NamedTuple):
     g: Tensor
 
 
+@rule("Koloskova et al. 2020", "x - alpha g", "plain decentralized SGD on graphs that change")
 @dataclass(frozen=True)
 class DSGD:
     """Decentralized SGD, adapt then combine: step first, then mix what was stepped to.
@@ -41,7 +59,7 @@ class DSGD:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Requirements] = _SYMMETRIC
 
     def __post_init__(self) -> None:
         check_rate(self)
@@ -56,6 +74,7 @@ class DSGD:
         return State(net.mix(torch.sub(s.x, net.grad(s.x, net.active()), alpha=alpha)))
 
 
+@rule("Wang and Joshi 2021", "x", "fewer messages: tau local steps between two of them")
 @dataclass(frozen=True)
 class CooperativeSGD:
     """Cooperative SGD (decentralized local SGD): every client steps in every round, all mix in every tau-th.
@@ -67,7 +86,7 @@ class CooperativeSGD:
 
     lr: float | Rate
     tau: int = 1
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Requirements] = _SYMMETRIC
 
     init, step = DSGD.init, DSGD.step
 
@@ -82,6 +101,7 @@ class CooperativeSGD:
         return Plan(cycle=CyclePlan(self.tau, sgd_while_aggregating=True, period="D"))
 
 
+@rule("de Vos et al. 2023", "x - eta g", "fast spreading: random receivers in every round")
 @dataclass(frozen=True)
 class EpidemicLearning:
     """Epidemic learning: step, send to some random others, take the mean of one's own and of all that arrived.
@@ -93,7 +113,7 @@ class EpidemicLearning:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = Needs(combines="share")
+    needs: ClassVar[Requirements] = Requirements(combines="share")
 
     init = DSGD.init
 
@@ -106,6 +126,7 @@ class EpidemicLearning:
         return State(net.mix(share(z)))
 
 
+@rule("Boyd et al. 2006", "x", "one pair at a time")
 @dataclass(frozen=True)
 class PairwiseGossip:
     """Classical randomized gossip: in each round one random pair of neighbours meets in the middle; everyone steps.
@@ -117,7 +138,7 @@ class PairwiseGossip:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = replace(_SYMMETRIC, combines="share")
+    needs: ClassVar[Requirements] = replace(_SYMMETRIC, combines="share")
 
     init = DSGD.init
 
@@ -130,6 +151,7 @@ class PairwiseGossip:
         return State(torch.sub(net.mix(share(s.x)), net.grad(s.x, net.active()), alpha=alpha))
 
 
+@rule("Pu et al. 2021", "x, y", "directed graphs where one node wakes at a time")
 @dataclass(frozen=True)
 class GossipPushPull:
     """G-Push-Pull as its authors mean it: one node wakes, and whoever hears it pulls, steps and tracks.
@@ -147,7 +169,7 @@ class GossipPushPull:
 
     lr: float | Rate
     gamma: float = 0.5
-    needs: ClassVar[Needs] = Needs(carries=MASS)
+    needs: ClassVar[Requirements] = Requirements(accepts=MASS)
 
     def __post_init__(self) -> None:
         check_rate(self)

@@ -8,11 +8,13 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import MEAN, ConfigError, HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
+from ..core import MEAN, ConfigError, HasRate, Net, Plan, Rate, Requirements, check_rate, rate_at, rule
 
 __all__ = ["KGT", "DFedAvgM", "DFedSAM"]
 
-_SYMMETRIC = Needs(symmetric=True, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs.")
+_SYMMETRIC = Requirements(
+    symmetric=True, instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs."
+)
 _ALL = Plan(nodes="always", links="always")
 
 
@@ -29,6 +31,7 @@ class Corrected(NamedTuple):
     c: Tensor
 
 
+@rule("Sun et al. 2022", "x", "several local steps with momentum in each round")
 @dataclass(frozen=True)
 class DFedAvgM:
     """DFedAvgM: K local steps with heavy-ball momentum, then mixing.
@@ -43,7 +46,7 @@ class DFedAvgM:
     lr: float | Rate
     K: int = 5
     theta: float = 0.9
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Requirements] = _SYMMETRIC
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -63,6 +66,7 @@ class DFedAvgM:
         return State(net.mix(y))
 
 
+@rule("Shi et al. 2023", "x", "models that generalise: local steps towards flat minima")
 @dataclass(frozen=True)
 class DFedSAM:
     """DFedSAM: K local steps that look uphill first, towards flat minima, then mixing.
@@ -77,7 +81,7 @@ class DFedSAM:
     rho: float = 0.01
     K: int = 5
     Q: int = 1
-    needs: ClassVar[Needs] = _SYMMETRIC
+    needs: ClassVar[Requirements] = _SYMMETRIC
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -102,6 +106,7 @@ class DFedSAM:
         return State(y)
 
 
+@rule("Liu et al. 2023", "x, z", "several local steps on unequal data")
 @dataclass(frozen=True)
 class KGT:
     """K-GT: local steps whose drift is corrected by tracking (the original; Spod-GT's reading is `PeriodicGT`).
@@ -116,7 +121,7 @@ class KGT:
     lr: float
     K: int = 5
     server_lr: float = 1.0
-    needs: ClassVar[Needs] = replace(_SYMMETRIC, carries=MEAN)
+    needs: ClassVar[Requirements] = replace(_SYMMETRIC, accepts=MEAN)
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:

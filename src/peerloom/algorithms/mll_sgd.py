@@ -8,12 +8,12 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import HasRate, Needs, Net, Plan, Rate, check_rate, rate_at
+from ..core import Card, HasRate, Net, Plan, Rate, Requirements, check_rate, preset, rate_at, rule
 
 __all__ = ["HLSGD", "MLLSGD", "DistributedSGD", "FedAvg", "LocalSGD"]
 
 
-_HUBS = Needs(layers=("up", "across", "down"), instead="Use graphs.hubs, or a rule for plain graphs such as DSpodFL.")
+_HUBS = Requirements(layers=("up", "across", "down"), instead="Use graphs.hubs, or a rule for plain graphs such as DSpodFL.")
 
 
 class State(NamedTuple):
@@ -22,6 +22,7 @@ class State(NamedTuple):
     x: Tensor
 
 
+@rule("MLL-SGD", "x, by hubs", "two levels with slow workers, for whom nobody waits")
 @dataclass(frozen=True)
 class MLLSGD:
     """Multi-level local SGD: workers step when they can, their hub averages them, hubs average with their neighbours.
@@ -50,7 +51,7 @@ class MLLSGD:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = _HUBS
+    needs: ClassVar[Requirements] = _HUBS
     family: ClassVar[str] = "MLL-SGD"
 
     def __post_init__(self) -> None:
@@ -68,77 +69,59 @@ class MLLSGD:
         return State(x)
 
 
-@dataclass(frozen=True)
-class HLSGD:
-    """Hierarchical local SGD: MLL-SGD's rule with every worker in every round.
+HLSGD = preset(
+    "HLSGD",
+    MLLSGD,
+    Card("MLL-SGD", "x, by hubs", "two levels where nobody is slow"),
+    plan=Plan(nodes="always"),
+    doc="""Hierarchical local SGD: MLL-SGD's rule with every worker in every round.
 
     For hubs that all average with each other, H[j, d] = b_j, and `HubRounds(tau, q)` with q > 1.
     Reference: MLL-SGD, section 4, with p_i = 1.
-    """
-
-    lr: float | Rate
-    needs: ClassVar[Needs] = _HUBS
-    family: ClassVar[str] = "MLL-SGD"
-    plan: ClassVar[Plan] = Plan(nodes="always")
-
-    init, step = MLLSGD.init, MLLSGD.step
-
-    def __post_init__(self) -> None:
-        check_rate(self)
+    """,
+)
 
 
-@dataclass(frozen=True)
-class LocalSGD:
-    """Local SGD under a server: MLL-SGD's rule with one hub and every worker in every round.
+LocalSGD = preset(
+    "LocalSGD",
+    MLLSGD,
+    Card("Stich 2019", "x, to and from a server", "fewer messages under a server"),
+    plan=Plan(nodes="always"),
+    doc="""Local SGD under a server: MLL-SGD's rule with one hub and every worker in every round.
 
     For `graphs.hubs` with a single hub and `HubRounds(tau)`, or, as MLL-SGD has it, for hubs that all average with each
     other and q = 1.
     Reference: Stich, "Local SGD Converges Fast and Communicates Little", 2019; MLL-SGD, section 4.
-    """
-
-    lr: float | Rate
-    needs: ClassVar[Needs] = _HUBS
-    family: ClassVar[str] = "MLL-SGD"
-    plan: ClassVar[Plan] = Plan(nodes="always")
-
-    init, step = MLLSGD.init, MLLSGD.step
-
-    def __post_init__(self) -> None:
-        check_rate(self)
+    """,
+)
 
 
-@dataclass(frozen=True)
-class DistributedSGD:
-    """Distributed SGD: every worker in every round, averaged by the server at once; MLL-SGD's rule with tau = q = 1.
+DistributedSGD = preset(
+    "DistributedSGD",
+    MLLSGD,
+    Card("MLL-SGD", "x, to and from a server", "the yardstick with a server"),
+    plan=Plan(nodes="always", links="always"),
+    needs=replace(_HUBS, one_hub=True, links="all"),
+    family=None,
+    doc="""Distributed SGD: every worker in every round, averaged by the server at once; MLL-SGD's rule with tau = q = 1.
 
     For `graphs.hubs` with a single hub and equal weights; the schedule `Always`.
     Reference: MLL-SGD, section 4, with D = 1, q = tau = 1, a_i = 1/N, p_i = 1.
-    """
-
-    lr: float | Rate
-    needs: ClassVar[Needs] = replace(_HUBS, one_hub=True, links="all")
-    plan: ClassVar[Plan] = Plan(nodes="always", links="always")
-
-    init, step = MLLSGD.init, MLLSGD.step
-
-    def __post_init__(self) -> None:
-        check_rate(self)
+    """,
+)
 
 
-@dataclass(frozen=True)
-class FedAvg:
-    """FedAvg with all clients taking part: local SGD under a server that weighs each client by its data.
+FedAvg = preset(
+    "FedAvg",
+    MLLSGD,
+    Card("McMahan et al. 2017", "x, to and from a server", "clients with unequal amounts of data, with a server"),
+    plan=Plan(nodes="always"),
+    needs=replace(_HUBS, one_hub=True),
+    family=None,
+    doc="""FedAvg with all clients taking part: local SGD under a server that weighs each client by its data.
 
     For `graphs.hubs` with a single hub, whose `weights` are the sizes of the clients' data, and `HubRounds(tau)`.
     Reference: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017; MLL-SGD,
     section 4, with D = 1 and w_i the size of client i's data.
-    """
-
-    lr: float | Rate
-    needs: ClassVar[Needs] = replace(_HUBS, one_hub=True)
-    plan: ClassVar[Plan] = Plan(nodes="always")
-
-    init, step = MLLSGD.init, MLLSGD.step
-
-    def __post_init__(self) -> None:
-        check_rate(self)
+    """,
+)

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import ConfigError, Needs, Net, average
+from ..core import ConfigError, Net, Requirements, average, rule
 
 __all__ = ["PaME"]
 
@@ -20,6 +20,7 @@ class State(NamedTuple):
     m: Tensor
 
 
+@rule("PaME", "some coordinates of x", "thin links: part of a model to part of the neighbours")
 @dataclass(frozen=True)
 class PaME:
     """Partial message exchange: each client averages what some neighbours sent of some coordinates, then steps.
@@ -48,7 +49,7 @@ class PaME:
 
     sigma: float
     growth: float = 1.0
-    needs: ClassVar[Needs] = Needs(combines="average")
+    needs: ClassVar[Requirements] = Requirements(combines="average")
     family: ClassVar[str] = "PaME"
 
     def __post_init__(self) -> None:

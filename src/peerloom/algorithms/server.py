@@ -11,12 +11,12 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from ..core import STEADY, ConfigError, Needs, Net, Plan
+from ..core import STEADY, ConfigError, Net, Plan, Requirements, rule
 
 __all__ = ["FedADMM", "FedDR", "FedDualAvg", "FedMiD"]
 
-_SERVER = Needs(
-    layers=("up", "down"), one_hub=True, prox=True, carries=STEADY, links="all", instead="Use graphs.hubs with a single hub."
+_SERVER = Requirements(
+    layers=("up", "down"), one_hub=True, prox=True, accepts=STEADY, links="all", instead="Use graphs.hubs with a single hub."
 )
 _ALL = Plan(nodes="always", links="always")
 
@@ -42,6 +42,7 @@ class Split(NamedTuple):
     y: Tensor
 
 
+@rule("Yuan et al. 2021", "x, to and from a server", "regularised problems, by the simplest rule with a server")
 @dataclass(frozen=True)
 class FedMiD:
     """Federated mirror descent: proximal steps at the workers, then a proximal step of the mean.
@@ -55,7 +56,7 @@ class FedMiD:
     lr: float
     K: int = 5
     server_lr: float = 1.0
-    needs: ClassVar[Needs] = _SERVER
+    needs: ClassVar[Requirements] = _SERVER
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -73,6 +74,7 @@ class FedMiD:
         return Model(net.prox(s.x + self.server_lr * (_mean(w, net) - s.x), self.server_lr * self.lr * self.K))
 
 
+@rule("Yuan et al. 2021", "dual y, to and from a server", "sparse models that stay sparse under averaging")
 @dataclass(frozen=True)
 class FedDualAvg:
     """Federated dual averaging: workers average gradients in the dual and map back by one proximal step.
@@ -87,7 +89,7 @@ class FedDualAvg:
     lr: float
     K: int = 5
     server_lr: float = 1.0
-    needs: ClassVar[Needs] = _SERVER
+    needs: ClassVar[Requirements] = _SERVER
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -109,6 +111,7 @@ class FedDualAvg:
         return Dual(net.prox(y, whole * (r + 1)), y)
 
 
+@rule("Tran Dinh et al. 2021", "2 x - y, to and from a server", "regularised problems, with a server")
 @dataclass(frozen=True)
 class FedDR:
     """Federated Douglas-Rachford splitting.
@@ -125,7 +128,7 @@ class FedDR:
     eta: float = 1.0
     alpha: float = 1.0
     K: int = 5
-    needs: ClassVar[Needs] = _SERVER
+    needs: ClassVar[Requirements] = _SERVER
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -144,6 +147,7 @@ class FedDR:
         return Split(net.prox(_mean(2 * own - y, net), self.eta), own, y)
 
 
+@rule("Wang, Marella and Anderson 2022", "x + z/eta, to and from a server", "regularised problems, with a server")
 @dataclass(frozen=True)
 class FedADMM:
     """Federated ADMM: the same splitting in its multiplier form.
@@ -159,7 +163,7 @@ class FedADMM:
     lr: float
     eta: float = 1.0
     K: int = 5
-    needs: ClassVar[Needs] = _SERVER
+    needs: ClassVar[Requirements] = _SERVER
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:

@@ -8,12 +8,27 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
-from ..core import MASS, ConfigError, CyclePlan, Needs, Net, Plan, Rate, check_rate, pull, push, rate_at
+from ..core import (
+    MASS,
+    Card,
+    ConfigError,
+    CyclePlan,
+    Net,
+    Plan,
+    Rate,
+    Requirements,
+    check_rate,
+    preset,
+    pull,
+    push,
+    rate_at,
+    rule,
+)
 
 __all__ = ["PeriodicGT", "SpodGT", "SporadicKGT", "SporadicPushPull", "SynchronousGT"]
 
 Rates = float | Rate | tuple[float, ...]
-_ANY = Needs(carries=MASS)
+_ANY = Requirements(accepts=MASS)
 
 
 class Tracking(NamedTuple):
@@ -36,6 +51,7 @@ class TracksSporadically(Protocol):
         """What a client that does not compute contributes."""
 
 
+@rule("Spod-GT", "x, y", "slow clients, bad directed links and unequal data together")
 @dataclass(frozen=True)
 class SpodGT:
     """Sporadic gradient tracking: clients compute and links fire as they can, on a graph that may be directed.
@@ -68,7 +84,7 @@ class SpodGT:
 
     lr: Rates
     skip: Literal["zero", "hold"] = "zero"
-    needs: ClassVar[Needs] = _ANY
+    needs: ClassVar[Requirements] = _ANY
     family: ClassVar[str] = "Spod-GT"
 
     def __post_init__(self) -> None:
@@ -91,65 +107,45 @@ class SpodGT:
         return Tracking(x, y + c - s.c, c)
 
 
-@dataclass(frozen=True)
-class SynchronousGT:
-    """AB/Push-Pull as Spod-GT means it: its rule with every client and every link, in every round.
+SynchronousGT = preset(
+    "SynchronousGT",
+    SpodGT,
+    Card("Spod-GT", "x, y", "Spod-GT's own yardstick: everyone in every round"),
+    plan=Plan(nodes="always", links="always"),
+    doc="""AB/Push-Pull as Spod-GT means it: its rule with every client and every link, in every round.
 
     The step uses the mixed tracker, so that x <- A x - eta B y; `AB` and `PushPull` are the originals.
     Reference: Spod-GT, section 5, baseline (a).
-    """
-
-    lr: Rates
-    skip: Literal["zero", "hold"] = "zero"
-    needs: ClassVar[Needs] = _ANY
-    family: ClassVar[str] = "Spod-GT"
-    plan: ClassVar[Plan] = Plan(nodes="always", links="always")
-
-    init, step = SpodGT.init, SpodGT.step
-
-    def __post_init__(self) -> None:
-        _check(self)
+    """,
+)
 
 
-@dataclass(frozen=True)
-class SporadicPushPull:
-    """G-Push-Pull as Spod-GT means it: every client computes, links fire as their coins fall.
+SporadicPushPull = preset(
+    "SporadicPushPull",
+    SpodGT,
+    Card("Spod-GT (its G-Push-Pull)", "x, y", "bad directed links, able clients"),
+    plan=Plan(nodes="always"),
+    doc="""G-Push-Pull as Spod-GT means it: every client computes, links fire as their coins fall.
 
     The original G-Push-Pull wakes one client per step.
     Reference: Spod-GT, section 5, baseline (b).
-    """
-
-    lr: Rates
-    skip: Literal["zero", "hold"] = "zero"
-    needs: ClassVar[Needs] = _ANY
-    family: ClassVar[str] = "Spod-GT"
-    plan: ClassVar[Plan] = Plan(nodes="always")
-
-    init, step = SpodGT.init, SpodGT.step
-
-    def __post_init__(self) -> None:
-        _check(self)
+    """,
+)
 
 
-@dataclass(frozen=True)
-class SporadicKGT:
-    """Sporadic K-GT: clients compute as their coins fall, every link fires in every round.
+SporadicKGT = preset(
+    "SporadicKGT",
+    SpodGT,
+    Card("Spod-GT", "x, y", "slow clients, good directed links"),
+    plan=Plan(links="always"),
+    doc="""Sporadic K-GT: clients compute as their coins fall, every link fires in every round.
 
     Reference: Spod-GT, section 5, baseline (d).
-    """
-
-    lr: Rates
-    skip: Literal["zero", "hold"] = "zero"
-    needs: ClassVar[Needs] = _ANY
-    family: ClassVar[str] = "Spod-GT"
-    plan: ClassVar[Plan] = Plan(links="always")
-
-    init, step = SpodGT.init, SpodGT.step
-
-    def __post_init__(self) -> None:
-        _check(self)
+    """,
+)
 
 
+@rule("Spod-GT (its K-GT)", "x, y", "tracking on directed graphs with rare messages")
 @dataclass(frozen=True)
 class PeriodicGT:
     """K-GT as Spod-GT means it: every client computes, all links fire in iterations 0, K, 2K, ...
@@ -161,7 +157,7 @@ class PeriodicGT:
     lr: Rates
     K: int | None = None
     skip: Literal["zero", "hold"] = "zero"
-    needs: ClassVar[Needs] = _ANY
+    needs: ClassVar[Requirements] = _ANY
     family: ClassVar[str] = "Spod-GT"
 
     init, step = SpodGT.init, SpodGT.step

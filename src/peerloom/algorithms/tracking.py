@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import MASS, MEAN, ConfigError, HasRate, Needs, Net, Plan, Rate, check_rate, pull, push, rate_at
+from ..core import MASS, MEAN, ConfigError, HasRate, Net, Plan, Rate, Requirements, check_rate, pull, push, rate_at, rule
 
 __all__ = ["AB", "DSGT", "SGP", "PushDIGing", "PushPull", "SubgradientPush"]
 
@@ -41,6 +41,7 @@ class Pushed(NamedTuple):
     w: Tensor
 
 
+@rule("Pu and Nedic 2021", "x - alpha y, y", "unequal data on undirected graphs")
 @dataclass(frozen=True)
 class DSGT:
     """Distributed stochastic gradient tracking on an undirected graph.
@@ -55,7 +56,9 @@ class DSGT:
 
     lr: float | Rate
     form: Literal[6, 8] = 6
-    needs: ClassVar[Needs] = Needs(symmetric=True, carries=MEAN, instead="Use AB or PushPull on directed graphs.")
+    needs: ClassVar[Requirements] = Requirements(
+        symmetric=True, accepts=MEAN, instead="Use AB or PushPull on directed graphs."
+    )
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -80,6 +83,7 @@ class DSGT:
         return Tracked(x, net.mix(s.y + g - s.g), g)
 
 
+@rule("Xin and Khan 2018", "x, y", "exact optima on directed graphs, with every link")
 @dataclass(frozen=True)
 class AB:
     """AB: gradient tracking with a row-stochastic A for the models and a column-stochastic B for the trackers.
@@ -92,7 +96,7 @@ class AB:
 
     lr: float | Rate
     tracker_in_step: Literal["old", "mixed"] = "old"
-    needs: ClassVar[Needs] = Needs(carries=MASS)
+    needs: ClassVar[Requirements] = Requirements(accepts=MASS)
     plan: ClassVar[Plan] = _ALL
 
     init = DSGT.init
@@ -110,6 +114,7 @@ class AB:
         return Tracked(x, y + g - s.g, g)
 
 
+@rule("Pu et al. 2021", "x - alpha y, y", "exact optima on directed graphs, with every link")
 @dataclass(frozen=True)
 class PushPull:
     """Push-Pull: the models are pulled after the step, the trackers are pushed.
@@ -121,7 +126,7 @@ class PushPull:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = Needs(carries=MASS)
+    needs: ClassVar[Requirements] = Requirements(accepts=MASS)
     plan: ClassVar[Plan] = _ALL
 
     init = DSGT.init
@@ -136,6 +141,7 @@ class PushPull:
         return Tracked(x, y + g - s.g, g)
 
 
+@rule("Nedic, Olshevsky and Shi 2017", "u, w, y", "directed graphs where only out-degrees are known")
 @dataclass(frozen=True)
 class PushDIGing:
     """Push-DIGing: gradient tracking with column-stochastic weights only; push-sum takes their bias out.
@@ -148,7 +154,7 @@ class PushDIGing:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = Needs(carries=MASS)
+    needs: ClassVar[Requirements] = Requirements(accepts=MASS)
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -167,6 +173,7 @@ class PushDIGing:
         return PushTracked(x, u, w, y + g - s.g, g)
 
 
+@rule("Assran et al. 2019", "u, w", "directed graphs, without trackers")
 @dataclass(frozen=True)
 class SGP:
     """Stochastic gradient push: SGD whose models are push-sums.
@@ -178,7 +185,7 @@ class SGP:
     """
 
     lr: float | Rate
-    needs: ClassVar[Needs] = Needs(carries=MASS)
+    needs: ClassVar[Requirements] = Requirements(accepts=MASS)
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -194,6 +201,7 @@ class SGP:
         return Pushed(u / w, u, w)
 
 
+@rule("Nedic and Olshevsky 2015", "u, w", "losses with corners, on directed graphs")
 @dataclass(frozen=True)
 class SubgradientPush:
     """Subgradient-push: SGP with a step size that shrinks, which is what makes it exact.
@@ -202,7 +210,7 @@ class SubgradientPush:
     """
 
     lr: Rate
-    needs: ClassVar[Needs] = Needs(carries=MASS)
+    needs: ClassVar[Requirements] = Requirements(accepts=MASS)
     plan: ClassVar[Plan] = _ALL
 
     init, step = SGP.init, SGP.step

@@ -13,8 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..algorithms import CARDS
-from ..core import DIFFERENCES, MASS, MEAN, MODELS, STEADY, ConfigError, Fit, Needs
+from ..core import DIFFERENCES, MASS, MEAN, MODELS, STEADY, ConfigError, Fit, Requirements
 from ..problems import LOSSES
 from ..problems.gradients import parameter_count
 from ..problems.models import Model
@@ -30,8 +29,8 @@ _TRAVELS: dict[tuple[Fit, ...], str] = {
     STEADY: "messages with all coordinates",
     DIFFERENCES: "",
 }
-_OFFERS: dict[str, Callable[[Needs], bool]] = {
-    "takes compressed messages": lambda needs: needs.carries == DIFFERENCES,
+_OFFERS: dict[str, Callable[[Requirements], bool]] = {
+    "takes compressed messages": lambda needs: needs.accepts == DIFFERENCES,
     "takes a regulariser": lambda needs: needs.prox,
 }
 _FITS: dict[str, tuple[Fit, ...]] = {  # of every message, whatever its arguments
@@ -82,31 +81,31 @@ def _arguments(entry: dict[str, Any]) -> str:
 def _entry(name: str, part: Callable[..., Any]) -> dict[str, Any]:
     needed = inspect.Parameter.empty
     arguments = {key: "required" if p.default is needed else _plain(p.default) for key, p in signature(part).items()}
-    target = part.func if isinstance(part, partial) else part
+    target: Any = part.func if isinstance(part, partial) else part
     text = inspect.getdoc(target) or ""
     entry = {"name": name, "arguments": arguments, "about": " ".join(text.split("\n\n")[0].split())}
     if hasattr(target, "needs"):
-        entry |= CARDS[name]._asdict()
+        entry |= target.card._asdict()
         entry["graph"] = _graph(target.needs)
         entry["needs"] = _needs(target.needs)
         entry["regulariser"] = target.needs.prox
-        entry["messages"] = [message for message, fits in _FITS.items() if set(fits) & set(target.needs.carries)]
+        entry["messages"] = [message for message, fits in _FITS.items() if set(fits) & set(target.needs.accepts)]
         entry["reference"] = " ".join(text.partition("Reference:")[2].split("\n\n")[0].split())
     return entry
 
 
-def _graph(needs: Needs) -> str:
+def _graph(needs: Requirements) -> str:
     if "up" in needs.layers:
         return "one hub" if needs.one_hub else "hubs"
     return "undirected" if needs.symmetric else "any"
 
 
-def _needs(needs: Needs) -> str:
+def _needs(needs: Requirements) -> str:
     """In words: the graph, the links, the start, what may travel."""
     graph = {"one hub": "a server (one hub)", "hubs": "a graph with hubs", "undirected": "symmetric links"}
     links = {"all": "every link in every round", "together": "links that fire together", "any": ""}[needs.links]
     start = "one common first model" if needs.common_start else ""
-    found = [graph.get(_graph(needs), "a strongly connected graph"), links, start, _TRAVELS[needs.carries]]
+    found = [graph.get(_graph(needs), "a strongly connected graph"), links, start, _TRAVELS[needs.accepts]]
     takes = [text for text, true in _OFFERS.items() if true(needs)]
     return "; ".join([", ".join(words for words in found if words), *takes])
 

@@ -20,8 +20,8 @@ __all__ = [
     "STEADY",
     "Algorithm",
     "CyclePlan",
-    "Needs",
     "Plan",
+    "Requirements",
     "check_links",
     "check_message",
     "check_needs",
@@ -64,7 +64,7 @@ class Algorithm(Protocol):
     often it mixes its models in a round, where that is not once.
     """
 
-    needs: ClassVar[Needs]
+    needs: ClassVar[Requirements]
 
     def init(self, x: Tensor, net: Net) -> Any:
         """The state of round 0, from the rows' first models."""
@@ -74,7 +74,7 @@ class Algorithm(Protocol):
 
 
 @dataclass(frozen=True)
-class Needs:
+class Requirements:
     """What a rule asks of the graph, checked before a run."""
 
     symmetric: bool = False  # both directions of every link, with equal weights and one coin
@@ -83,7 +83,7 @@ class Needs:
     common_start: bool = False  # all rows start from one model
     prox: bool = False  # not a need but an offer: the rule takes the proximal step of a regulariser
     instead: str = ""  # what to use when the graph does not fit
-    carries: tuple[Fit, ...] = MODELS  # how its rows may arrive
+    accepts: tuple[Fit, ...] = MODELS  # how its rows may arrive
     links: Literal["any", "together", "all"] = "any"  # which may stay silent: any, none unless all do, or never one
     combines: Literal["pull", "average", "share"] = "pull"  # the offer by which models are combined
     eigenvalues_above: float = -1.0  # of the weights; a rule may not bear those below
@@ -91,7 +91,7 @@ class Needs:
     @property
     def keeps_mean(self) -> bool:
         """Whether what a message moves at one end of a link must be moved the other way at the other end."""
-        return self.symmetric and self.carries == MEAN
+        return self.symmetric and self.accepts == MEAN
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def check_needs(algorithm: Algorithm, network: Network) -> None:
 
 def check_message(algorithm: Algorithm, message: Message) -> None:
     """Refuse a message with which the rule cannot be right, and say why."""
-    if message.fit not in algorithm.needs.carries:
+    if message.fit not in algorithm.needs.accepts:
         raise ConfigError(f"{type(algorithm).__name__} cannot use {message!r}, {_WHY[message.fit]}.")
 
 

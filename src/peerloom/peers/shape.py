@@ -68,7 +68,7 @@ class Shape:
             state = exp.algorithm.step(state, net)
         layers = {turn: _layer(exp, links) for turn, links in probe.links.items()}
         needs = exp.algorithm.needs
-        outlasts = needs.links == "any" and needs.carries == MODELS
+        outlasts = needs.links == "any" and needs.accepts == MODELS
         name, travels = type(exp.algorithm).__name__, (probe.cargo, layers, exp.dtype)
         return cls(name, *travels, needs.symmetric, needs.keeps_mean, outlasts, deadline, free, largest_norm)
 

@@ -96,7 +96,7 @@ def check_roster(roster: Roster, exp: Experiment) -> None:
 def check_deadline(exp: Experiment, deadline: float | None) -> None:
     """Refuse to go on without those who are late under a rule that cannot bear it."""
     needs = exp.algorithm.needs
-    bears = needs.links == "any" and ("part" in needs.carries or needs.keeps_mean)
+    bears = needs.links == "any" and ("part" in needs.accepts or needs.keeps_mean)
     if deadline is not None and not bears:
         raise ConfigError(
             f"{type(exp.algorithm).__name__} needs every message of every round, and cannot go on without those who are "

@@ -1,0 +1,46 @@
+"""How a rule joins the list of rules: where it stands, with a card that says what it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+from .algorithm import Algorithm
+
+__all__ = ["RULES", "Card", "preset", "rule"]
+
+Rule = TypeVar("Rule", bound=Algorithm)
+
+RULES: dict[str, type[Algorithm]] = {}
+"""Every rule that was registered so far, by name."""
+
+
+class Card(NamedTuple):
+    """What `peerloom list algorithms` says of a rule; what the rule needs stands with the rule."""
+
+    paper: str
+    sends: str  # along every link that fires
+    good_for: str
+
+
+def rule(paper: str, sends: str, good_for: str) -> Callable[[type[Rule]], type[Rule]]:
+    """Register a class as a rule, by its name, with its card."""
+
+    def register(kind: type[Rule]) -> type[Rule]:
+        known = RULES.setdefault(kind.__name__, kind)
+        if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+            raise ValueError(f"There is a rule '{kind.__name__}' already, in {known.__module__}. Choose another name.")
+        RULES[kind.__name__] = kind
+        cast("Any", kind).card = Card(paper, sends, good_for)
+        return kind
+
+    return register
+
+
+def preset(name: str, base: type[Rule], card: Card, *, doc: str, **said: Any) -> type[Rule]:
+    """Another rule's equation under another plan: registered by a name, with a card and a docstring of its own.
+
+    `said` is what the preset says otherwise of itself: `plan`, `needs`, `family`.
+    """
+    kind = type(name, (base,), {"__doc__": doc, "__module__": base.__module__, **said})
+    return rule(*card)(cast("type[Rule]", kind))
