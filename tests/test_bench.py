@@ -11,6 +11,7 @@ from peerloom import bench
 from peerloom.bench import contenders
 from peerloom.bench.agreement import check
 from peerloom.bench.cases import CASES
+from peerloom.bench.gradients import workloads
 from peerloom.bench.links import links
 from peerloom.bench.peers import parts_of_a_round
 from peerloom.errors import ConfigError, PeerloomError
@@ -19,6 +20,14 @@ from peerloom.errors import ConfigError, PeerloomError
 @pytest.mark.parametrize("name", ["softmax-10", "mlp-10"])
 def test_the_contenders_compute_the_same_round(name):
     assert all(difference < 1e-4 for difference in check(name, CASES[name]).values())
+
+
+@pytest.mark.parametrize("what", workloads())
+def test_fast_and_readable_gradients_are_the_same(what):
+    workload, fast = workloads()[what]
+    with torch.no_grad():
+        found = [call() for call in workload.contenders(fast).values()]
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-5)
 
 
 def test_a_contender_that_computes_something_else_is_caught(monkeypatch):

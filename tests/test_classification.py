@@ -12,7 +12,7 @@ from peerloom import graphs
 from peerloom.core import ConfigError, Draws, Placement
 from peerloom.engines import build_net
 from peerloom.problems import IID, L1, MLP, BySize, Classification, Dataset, Labels, Linear, blobs, linear_regression
-from peerloom.problems.classification import LocalClassification
+from peerloom.problems.strategies import LargeBatches
 
 CLIENTS = 4
 BLOBS = blobs(samples=200, features=5, classes=3)
@@ -112,10 +112,10 @@ def test_whole_gradients_are_those_of_all_samples():
 def test_large_batches_give_the_same_gradients_one_by_one(model, monkeypatch):
     problem = Classification(model, DATA.get(str(model), BLOBS), BySize((1, 2, 3, 4)), batch=40, l2=0.1)
     x, together = models(problem), bound(problem)
-    monkeypatch.setattr(LocalClassification, "_LARGE", 0)
+    monkeypatch.setattr(LargeBatches, "FROM", 0)
     one_by_one = bound(problem)
-    assert together._one_by_one is None
-    assert one_by_one._one_by_one is not None
+    assert together._large is None
+    assert one_by_one._large is not None
     for on in (ALL, np.array([0, 3])):
         torch.testing.assert_close(one_by_one.grad(x, on, 5), together.grad(x, on, 5), rtol=1e-12, atol=1e-13)
 

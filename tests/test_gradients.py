@@ -1,14 +1,19 @@
 """Three strategies, one gradient: closed form, vmap and loop agree with torch's own losses and autograd."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 from peerloom.core import ConfigError, Draws, Placement
 from peerloom.problems import CNN, LOSSES, MLP, Classification, Dataset, Linear, blobs
-from peerloom.problems.gradients import STRATEGIES, choose, parameter_count
+from peerloom.problems.layout import RowLayout
+from peerloom.problems.strategies import STRATEGIES, ClosedForm, LargeBatches, RowLoop, choose
 
 ROWS, BATCH, FEATURES = 4, 6, 5
 # What torch calls these losses; each averages over the batch.
@@ -35,7 +40,7 @@ def case(name):
     model = MODELS[name]
     one = LOSSES[model.loss].one_output
     module = model.build((FEATURES,), 1 if one else 3).double()
-    x = torch.randn(ROWS, parameter_count(module), dtype=torch.float64)
+    x = torch.randn(ROWS, RowLayout(module).n, dtype=torch.float64)
     inputs = torch.randn(ROWS, BATCH, FEATURES, dtype=torch.float64)
     if model.loss == "squared":
         return module, model.loss, x, inputs, torch.randn(ROWS, BATCH, dtype=torch.float64)
@@ -75,6 +80,53 @@ def test_every_strategy_gives_the_modules_scores(name, strategy):
     for row, scores in zip(x, found, strict=True):
         nn.utils.vector_to_parameters(row.clone(), module.parameters())
         torch.testing.assert_close(scores, module(inputs[0]).detach(), rtol=1e-12, atol=1e-12)
+
+
+@given(
+    widths=st.lists(st.integers(1, 6), min_size=2, max_size=4),
+    bends=st.lists(st.booleans(), min_size=3, max_size=3),
+    biased=st.lists(st.booleans(), min_size=3, max_size=3),
+    rows=st.integers(1, 4),
+    batch=st.integers(1, 7),
+)
+def test_fast_paths_give_the_readable_paths_gradient(widths, bends, biased, rows, batch):
+    dice = torch.Generator().manual_seed(sum(widths) + batch)
+    layers = []
+    for k, (before, after) in enumerate(pairwise(widths)):
+        layers += [nn.Linear(before, after, bias=biased[k]), *([nn.ReLU()] if bends[k] else [])]
+    module, loss = nn.Sequential(*layers).double(), LOSSES["cross_entropy"]
+    x = torch.randn(rows, RowLayout(module).n, dtype=torch.float64, generator=dice)
+    inputs = torch.randn(rows, batch, widths[0], dtype=torch.float64, generator=dice)
+    labels = torch.randint(0, widths[-1], (rows, batch), generator=dice)
+
+    def seeds():
+        return [0] * rows
+
+    with torch.no_grad():
+        wanted = RowLoop(module, loss).gradients(x, inputs, labels, seeds)
+        found = {name: STRATEGIES[name](module, loss).gradients(x, inputs, labels, seeds) for name in ("closed", "vmap")}
+        if len(layers) == 1:
+            samples = inputs.flatten(0, 1), labels.flatten()
+            picks = np.arange(rows * batch).reshape(rows, batch)
+            large = LargeBatches(ClosedForm(module, loss), *samples)
+            found |= {"drawn": large.drawn(x, picks), "full": large.full(x, np.arange(rows), list(picks))}
+    for name, g in found.items():
+        torch.testing.assert_close(g, wanted, rtol=1e-10, atol=1e-12, msg=name)
+
+
+@given(st.integers(1, 5), st.integers(1, 4), st.booleans())
+def test_a_layout_takes_rows_to_parameters_and_back(features, outputs, bias):
+    module = nn.Sequential(nn.Linear(features, outputs, bias=bias), nn.ReLU(), nn.Linear(outputs, 2)).double()
+    layout = RowLayout(module)
+    x = torch.arange(3 * layout.n, dtype=torch.float64).view(3, -1)
+    views = layout.views(x)
+    assert torch.equal(layout.rows(views), x)
+    assert all(view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for view in views.values())
+    layout.place(x[1], module)
+    assert torch.equal(layout.row_of(module), x[1])
+    assert {name: tuple(view.shape[1:]) for name, view in views.items()} == {
+        name: tuple(parameter.shape) for name, parameter in module.named_parameters()
+    }
 
 
 def test_the_closed_form_refuses_what_it_cannot_differentiate():

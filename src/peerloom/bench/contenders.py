@@ -15,7 +15,7 @@ from ..core import Network
 from ..engines import iterate
 from ..experiment import Experiment
 from ..problems import Classification
-from ..problems.classification import LocalClassification
+from ..problems.local import LocalClassification
 from .cases import BATCH, LR, data
 
 __all__ = ["Contender", "NumpyLoop", "PapersLoop", "Simulator"]

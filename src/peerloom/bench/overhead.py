@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..problems.classification import LocalClassification
+from ..problems.local import LocalClassification
 from .cases import CASES, experiment
 from .contenders import Simulator
 

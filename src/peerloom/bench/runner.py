@@ -12,6 +12,7 @@ from ..problems import Classification
 from .agreement import check
 from .cases import CASES, Case, experiment
 from .contenders import Contender, NumpyLoop, PapersLoop, Simulator
+from .gradients import fast_gradients
 from .links import links
 from .machine import Machine, facts, work_of
 from .overhead import OVERHEAD_CASE, overhead
@@ -156,6 +157,11 @@ def _mixing(seconds: float) -> list[Line]:
     ]
 
 
+def _gradients(seconds: float) -> list[Line]:
+    """A fast path that is no faster than its readable twin has no reason to be there."""
+    return [Line("gradients", what, ratio, "x", 1.0) for what, ratio in fast_gradients(seconds).items()]
+
+
 def _peers(_: float) -> list[Line]:
     """Rounds per second, and where the time goes: all rows' CPU, and what of a row's round is its own step."""
     found, parts = between_peers(), parts_of_a_round()
@@ -196,6 +202,7 @@ def _links(_: float) -> list[Line]:
 _EXTRAS: dict[str, Callable[[float], list[Line]]] = {
     "algorithms": _rules,
     "mixing": _mixing,
+    "gradients": _gradients,
     "links": _links,
     "peers": _peers,
     "crowd": _crowd,

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ..core import DIFFERENCES, MASS, MEAN, MODELS, STEADY, ConfigError, Fit, Requirements
 from ..problems import LOSSES
-from ..problems.gradients import parameter_count
+from ..problems.layout import RowLayout
 from ..problems.models import Model
 from ..registry import KINDS, signature
 from .app import show
@@ -117,7 +117,7 @@ def _counts(model: Model) -> dict[str, int | None]:
         outputs = 1 if LOSSES[model.loss].one_output else 10
         try:
             with torch.device("meta"):  # nothing is allocated
-                counts["x".join(map(str, shape))] = parameter_count(model.build(shape, outputs))
+                counts["x".join(map(str, shape))] = RowLayout(model.build(shape, outputs)).n
         except ConfigError:
             counts["x".join(map(str, shape))] = None
     return counts

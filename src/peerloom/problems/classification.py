@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
@@ -12,15 +12,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..core import ConfigError, Draws, Evaluation, Placement, nearest, uniform
+from ..core import ConfigError, Draws, Placement, nearest, uniform
 from .data import Dataset, digits
-from .gradients import STRATEGIES, BatchNorm, ClosedForm, Seeds, choose, parameter_count
+from .layout import RowLayout
 from .linear import design, linear_curvature, linear_layer, linear_quadratics
+from .local import LocalClassification
 from .losses import LOSSES
 from .models import MODELS, Model
 from .partitions import IID, Partition
 from .properties import Curvature, Properties, Quadratics
-from .regularisers import Regulariser, Zero, weak_convexity
+from .regularisers import Regulariser, weak_convexity
+from .strategies import STRATEGIES
 
 __all__ = ["Classification"]
 
@@ -100,7 +102,7 @@ class Classification:
     @property
     def n(self) -> int:
         """Parameters of the model."""
-        return parameter_count(self.module(seed=0))
+        return RowLayout(self.module(seed=0)).n
 
     def module(self, seed: int) -> nn.Module:
         """The module with its own initialisation, as a function of the seed."""
@@ -110,7 +112,7 @@ class Classification:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(uniform(seed, "start", 0, np.zeros(1, np.int64))[0, 0] * 2**53))
             module = model.build(self.data.x.shape[1:], outputs) if isinstance(model, Model) else model()
-        if not parameter_count(module):
+        if not RowLayout(module).n:
             raise ConfigError(f"Model {self.model!r} has no parameters to train.")
         if frozen := [name for name, parameter in module.named_parameters() if not parameter.requires_grad]:
             raise ConfigError(
@@ -121,17 +123,19 @@ class Classification:
 
     def start(self, seed: int) -> Tensor:
         """The module's own initialisation, one for all clients."""
-        with torch.no_grad():
-            return torch.cat([parameter.double().flatten() for parameter in self.module(seed).parameters()])
+        return RowLayout.row_of(self.module(seed))
 
     def bind(self, place: Placement, draws: Draws) -> LocalClassification:
         """The samples of the rows of `place`."""
         return LocalClassification(self, place, draws)
 
+    def with_full_batches(self) -> Classification:
+        """The same problem with all samples of a client in every gradient."""
+        return self if self.batch == "all" else replace(self, batch="all")
+
     def properties(self, clients: int, seed: int = 0) -> Properties:
         """What the data, their partition and the model tell; closed forms for one linear layer."""
         data, loss, layer = self.data, LOSSES[self.loss_name], linear_layer(self.module(seed=0))
-        full_batch = self.batch == "all"
 
         def sides(layer: nn.Linear) -> list[NDArray[np.float64]]:
             return design(layer, data.x, self.deal(clients, Draws(seed)))
@@ -145,10 +149,10 @@ class Classification:
 
         return Properties(
             iid=bool(getattr(self.partition, "iid", False)),
-            full_batch=full_batch,
+            full_batch=self.batch == "all",
             size=data.x.size,
             samples=len(data.y),
-            whole=self if full_batch else replace(self, batch="all"),
+            whole=self.with_full_batches(),
             quadratic=partial(quadratic, layer) if layer is not None and loss.quadratic else None,
             curvature=None if layer is None else partial(curvature, layer),
             weak_convexity=weak_convexity(self.h),
@@ -172,149 +176,3 @@ class Classification:
             return []
         held = [np.bincount(self.data.y[part], minlength=self.data.classes) for part in self.deal(clients, draws)]
         return np.stack(held, axis=1).tolist()  # type: ignore[no-any-return]
-
-
-class LocalClassification:
-    """The samples of the rows that live here; the data themselves are held once, whatever the number of rows."""
-
-    _LARGE = 1 << 18  # bytes of a batch from which on rows go one by one (two cores)
-    _CALIBRATION_SIZE = 256  # samples of each client that batch norm takes its statistics from at evaluation
-
-    def __init__(self, problem: Classification, place: Placement, draws: Draws) -> None:
-        self._problem, self._place, self._draws = problem, place, draws
-        data, self._loss = problem.data, LOSSES[problem.loss_name]
-        if not len(data.y) and len(place.rows):
-            raise ConfigError(
-                "The file leaves the data to every site (data 'own'), and none are here. At a site: peerloom peer start "
-                "FILE --data SAMPLES. To simulate, name data in the file."
-            )
-        self._inputs, self._labels = self._tensors(data.x, data.y)
-        judged = (data.x, data.y) if data.test_x is None or data.test_y is None else (data.test_x, data.test_y)
-        self._test_inputs, self._test_labels = self._tensors(*judged)
-        self.parts = self._deal()
-        self._sizes = np.array([len(part) for part in self.parts], np.int64)
-        self._flat = np.concatenate([np.zeros(0, np.int64), *self.parts])  # a hub has no part
-        self._offsets = np.cumsum(self._sizes) - self._sizes
-        module = problem.module(draws.seed).to(place.device, place.dtype)
-        self._batch = problem.batch if isinstance(problem.batch, int) else None
-        batch = self._batch or int(self._sizes.max(initial=1))
-        self._check(module, least=self._batch or min(self._sizes.tolist(), default=2))
-        self.strategy = choose(problem.strategy, module, self._loss, self._inputs[:1], batch)
-        self._gradients = STRATEGIES[self.strategy](module, self._loss)
-        self._h = problem.h or Zero()
-        large = self._batch is None or self._batch * self._inputs[:1].nbytes >= self._LARGE
-        self._one_by_one: ClosedForm | None = None
-        if large and isinstance(self._gradients, ClosedForm) and self._gradients.one_layer:
-            self._one_by_one = self._gradients
-        self._blocks: dict[int, tuple[Tensor, Tensor]] = {}
-        self._exact: LocalClassification | None = None  # itself, on all samples
-
-    def grad(self, x: Tensor, on: Ids, t: int, batch: int = 0) -> Tensor:
-        """The mean gradient over each row's batch of round t."""
-        of = f"/{batch}" if batch else ""
-        mine = x if len(on) == x.shape[0] else x[torch.from_numpy(on).to(x.device)]
-
-        def seeds(only: slice = slice(None)) -> list[int]:
-            return [int(u * 2**53) for u in self._draws(f"module{of}", t, self._place.rows)[on[only], 0]]
-
-        if self._one_by_one is not None:
-            batches = self._whole(on) if self._batch is None else self._drawn(self._picks(on, t, of, self._batch))
-            g = self._one_by_one.one_by_one(mine, batches)
-        elif self._batch is not None:
-            g = self._of(mine, self._picks(on, t, of, self._batch), seeds)
-        elif len(set(self._sizes[on])) == 1:
-            g = self._of(mine, np.stack([self.parts[i] for i in on]), seeds)
-        else:  # all samples, of clients that hold different numbers of them
-            each = [slice(k, k + 1) for k in range(len(on))]
-            g = torch.cat([self._of(mine[k], self.parts[on[k][0]][None], partial(seeds, k)) for k in each])
-        return g.add_(mine, alpha=self._problem.l2) if self._problem.l2 else g
-
-    def whole_gradients(self, x: Tensor) -> Tensor:
-        """Each row's gradient on all of its samples."""
-        if self._exact is None:
-            self._exact = replace(self._problem, batch="all").bind(self._place, self._draws)
-        return self._exact.grad(x, np.arange(len(x)), 0)
-
-    def prox(self, z: Tensor, step: float) -> Tensor:
-        """Of h."""
-        return self._h.prox(z, step)
-
-    @torch.no_grad()
-    def evaluate(self, x: Tensor) -> Evaluation:
-        """Test loss with l2 and h, and accuracy where there are classes."""
-        penalty = self._problem.l2 / 2 * x.square().sum(dim=1) + self._h.value(x)
-        losses, rates = [], []
-        for scores in self._gradients.scores(x, self._test_inputs, self._calibration):
-            losses.append(self._loss.value(scores, self._test_labels).mean())
-            if self._loss.correct is not None:
-                rates.append(self._loss.correct(scores, self._test_labels).double().mean())
-        loss = (torch.stack(losses) + penalty).double().cpu().numpy()
-        return Evaluation(loss, torch.stack(rates).cpu().numpy() if rates else None)
-
-    def _check(self, module: nn.Module, least: int) -> None:
-        """One sample must give one row of scores, wide enough for the loss; batch norm needs two samples."""
-        if least < 2 and any(isinstance(part, BatchNorm) for part in module.modules()):
-            raise ConfigError("Batch norm cannot learn from one sample. Use a batch of 2 at least, or group norm.")
-        shape = tuple(self._inputs.shape[1:])
-        try:
-            with torch.no_grad():
-                found = tuple(module.eval()(self._inputs[:1]).shape)
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            raise ConfigError(f"The model cannot take samples of shape {shape}: {error}.") from error
-        wanted = 1 if self._loss.one_output else self._problem.data.classes
-        fits = len(found) == 2 and (found[1] == 1 if self._loss.one_output else found[1] >= wanted)
-        if not fits:
-            raise ConfigError(
-                f"For one sample the model gives scores of shape {list(found)}, "
-                f"but loss '{self._loss.name}' needs [1, {wanted}]."
-            )
-
-    def _calibration(self) -> list[Tensor]:
-        """Some samples of each client; one alone has no variance."""
-        some = [part[: self._CALIBRATION_SIZE] for part in self.parts if len(part) > 1]
-        return [self._inputs[torch.from_numpy(part)] for part in some]
-
-    def _picks(self, on: Ids, t: int, of: str, batch: int) -> Ids:
-        """The numbers of the samples in the batches of rows `on`, [k, batch]."""
-        some = slice(None) if len(on) == len(self.parts) else on  # a slice copies nothing
-        u = self._draws(f"batch{of}", t, self._place.rows, batch)[some]
-        picks: Ids = self._flat[self._offsets[some, None] + (u * self._sizes[some, None]).astype(np.int64)]
-        return picks
-
-    def _whole(self, on: Ids) -> Iterator[tuple[Tensor, Tensor]]:
-        """All samples of each row, in blocks that are made once."""
-        for i in on:
-            if i not in self._blocks:
-                places = torch.from_numpy(self.parts[i]).to(self._inputs.device)
-                self._blocks[i] = self._inputs[places].flatten(1), self._labels[places]
-            yield self._blocks[i]
-
-    def _drawn(self, picks: Ids) -> Iterator[tuple[Tensor, Tensor]]:
-        """These samples, row after row, each row's in the memory of the one before."""
-        places = torch.from_numpy(picks).to(self._inputs.device)
-        labels, inputs = self._labels[places], self._inputs.flatten(1)
-        held = inputs.new_empty(picks.shape[1], inputs.shape[1])
-        for k, chosen in enumerate(places):
-            yield torch.index_select(inputs, 0, chosen, out=held), labels[k]
-
-    def _of(self, x: Tensor, picks: Ids, seeds: Seeds) -> Tensor:
-        """Gradients on these samples, of all rows at once."""
-        flat = torch.from_numpy(picks.reshape(-1)).to(x.device)
-        inputs = self._inputs.index_select(0, flat).view(*picks.shape, *self._inputs.shape[1:])
-        return self._gradients.gradients(x, inputs, self._labels.index_select(0, flat).view(picks.shape), seeds)
-
-    def _deal(self) -> list[Ids]:
-        """The samples of each row here; what a site has brought is all its own."""
-        data = self._problem.data
-        if data.of_site:
-            return [np.arange(len(data.y)) for _ in self._place.rows]
-        parts = self._problem.deal(self._place.of, self._draws)
-        return [parts[i] for i in self._place.rows]
-
-    def _tensors(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> tuple[Tensor, Tensor]:
-        whole = bool(self._problem.data.classes)
-        inputs = torch.from_numpy(np.ascontiguousarray(x)).to(self._place.device, self._place.dtype)
-        labels = torch.from_numpy(np.ascontiguousarray(y)).to(
-            self._place.device, torch.int64 if whole else self._place.dtype
-        )
-        return inputs, labels
