@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerloom.core import DataError
-from peerloom.datasets import CATALOGUE, cache, locate, places, read
+from peerloom.datasets import CATALOGUE, cache, locate, locations, read
 from peerloom.datasets.formats import parse
 from peerloom.datasets.pickled import read_batch
 
@@ -101,7 +101,7 @@ LAYOUTS = [
 def test_files_are_found_where_other_libraries_keep_them(home, monkeypatch, folder, place, compressed):
     monkeypatch.setenv("PEERLOOM_DATA", str(home / "mine"))
     put(home / folder, compressed)
-    assert locate(CATALOGUE["fashion-mnist"]).place == place
+    assert locate(CATALOGUE["fashion-mnist"]).location == place
     found = read("fashion-mnist")
     assert list(found) == list(SMALL)
     for name, array in SMALL.items():
@@ -110,8 +110,8 @@ def test_files_are_found_where_other_libraries_keep_them(home, monkeypatch, fold
 
 def test_places_are_searched_in_order(home, monkeypatch):
     monkeypatch.setenv("PEERLOOM_DATA", f"{home}/one:{home}/two")
-    assert [place for place, _ in places()] == ["PEERLOOM_DATA"] * 2 + ["cache", "torchvision", "keras", "debian"]
-    assert str(places()[-1][1]) == "/usr/share/datasets"
+    assert [name for name, _ in locations()] == ["PEERLOOM_DATA"] * 2 + ["cache", "torchvision", "keras", "debian"]
+    assert str(locations()[-1][1]) == "/usr/share/datasets"
     for base in ("home/.keras/datasets", "work/data", "home/.cache/peerloom/data", "two", "one"):
         put(home / base / "fashion-mnist", compressed=True)
         assert locate(CATALOGUE["fashion-mnist"]).folder.resolve() == home / base / "fashion-mnist"
@@ -130,7 +130,7 @@ def test_an_incomplete_place_is_passed_over(home):
     (home / "home/.cache/peerloom/data/fashion-mnist/t10k-labels-idx1-ubyte.gz").unlink()
     assert locate(CATALOGUE["fashion-mnist"]) is None
     put(home / "home/.keras/datasets/fashion-mnist", compressed=True)
-    assert locate(CATALOGUE["fashion-mnist"]).place == "keras"
+    assert locate(CATALOGUE["fashion-mnist"]).location == "keras"
 
 
 def test_the_cache_follows_xdg(home, monkeypatch):

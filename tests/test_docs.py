@@ -10,7 +10,7 @@ import pytest
 import peerloom as pl
 from peerloom.config import comparison_from
 from peerloom.datasets import CATALOGUE, locate
-from peerloom.measures import CLOSELY, METRICS
+from peerloom.measures import DIAGNOSTICS, METRICS
 from peerloom.problems import DATA
 from peerloom.registry import build
 
@@ -99,5 +99,5 @@ def test_links_in_the_papers_pages_lead_somewhere(path):
 
 def test_the_page_on_metrics_names_every_column():
     text = (ROOT / "docs" / "metrics.md").read_text()
-    for name, meaning in (METRICS | CLOSELY).items():
+    for name, meaning in (METRICS | DIAGNOSTICS).items():
         assert f"| `{name}` | {meaning} |" in text

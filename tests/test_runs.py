@@ -14,7 +14,7 @@ import torch
 
 import peerloom as pl
 from peerloom.errors import ConfigError, DataError, DivergedError
-from peerloom.measures import CLOSELY, METRICS
+from peerloom.measures import DIAGNOSTICS, METRICS
 from peerloom.runs import RunFolder, find_runs, folder_name
 
 
@@ -82,7 +82,7 @@ def test_close_measures_against_plain_loops(nesterov):
         evaluate=pl.Evaluate(1, closely=True),
     )
     result = pl.simulate(exp)
-    assert result.metrics.columns == [*METRICS, *CLOSELY]
+    assert result.metrics.columns == [*METRICS, *DIAGNOSTICS]
     last = result.metrics.row(-1, named=True)
     x, y, _, mu = (field.numpy() for field in result.state)
     mu = 0.3 * mu + 0.7 * y

@@ -31,8 +31,8 @@ class Evaluate:
     """When models are judged: every N rounds, or on a logarithmic grid, or fifty times; always at the start and the end.
 
     The grid is that of DSpodFL's code: half-decade steps of the leading digit, ..., 90, 95, 100, 150, ..., 1000, 1500, ...
-    `closely` also measures the rule's directions against gradients on all samples (`measures.CLOSELY`), which costs as many
-    of them as there are pairs of clients, each time.
+    `closely` also measures the rule's directions against gradients on all samples (`measures.DIAGNOSTICS`); each
+    time that costs one of them for every pair of clients.
     """
 
     every: int | None = None

@@ -11,7 +11,7 @@ from torch import Tensor
 from .core import Algorithm
 from .engines import Snapshot
 
-__all__ = ["CLOSELY", "METRICS", "measure"]
+__all__ = ["DIAGNOSTICS", "METRICS", "measure"]
 
 # Every column of a run's table, and what it means. Lists have one entry per client.
 METRICS: dict[str, str] = {
@@ -36,7 +36,7 @@ METRICS: dict[str, str] = {
 }
 
 # What `evaluate.closely` adds, where the rule says how it descends (DEPOSITUM); of the simulator only.
-CLOSELY: dict[str, str] = {
+DIAGNOSTICS: dict[str, str] = {
     "consensus_tracker": "consensus error of the trackers: (1/m) sum_i |y_i - mean y|^2",
     "consensus_direction": "consensus error of the directions that the next round takes: (1/m) sum_i |nu_i - mean nu|^2",
     "gradient_error": "|mean nu - (1/m) sum_i grad f_i(x_i)|^2, gradients on all samples",
@@ -45,8 +45,8 @@ CLOSELY: dict[str, str] = {
 
 
 @torch.no_grad()
-def measure(snapshot: Snapshot, seconds: float, closely: Algorithm | None = None) -> dict[str, Any]:
-    """One row of the table, in the order of METRICS, and of CLOSELY where the rule is given."""
+def measure(snapshot: Snapshot, seconds: float, diagnosed: Algorithm | None = None) -> dict[str, Any]:
+    """One row of the table, in the order of METRICS, and of DIAGNOSTICS where the rule is given."""
     x, ledger = snapshot.x, snapshot.net.ledger
     middle = x.double().mean(dim=0)
     spread = (x.double() - middle).square().sum(dim=1).mean().item()
@@ -74,16 +74,16 @@ def measure(snapshot: Snapshot, seconds: float, closely: Algorithm | None = None
         "seconds": seconds,
         "client_loss": loss.tolist(),
         "client_accuracy": None if accuracy is None else accuracy.tolist(),
-        **({} if closely is None else _closely(snapshot, closely)),
+        **({} if diagnosed is None else _diagnostics(snapshot, diagnosed)),
     }
 
 
-def _closely(snapshot: Snapshot, rule: Algorithm) -> dict[str, float | None]:
+def _diagnostics(snapshot: Snapshot, rule: Algorithm) -> dict[str, float | None]:
     """How far the rule's directions are from the gradients they stand for, and how far the models from rest."""
     descent = getattr(rule, "descent", None)
     whole = getattr(snapshot.net.problem, "whole_gradients", None)
     if descent is None or whole is None:
-        return dict.fromkeys(CLOSELY)
+        return dict.fromkeys(DIAGNOSTICS)
     x, now = snapshot.x, descent(snapshot.state)
     tracker, direction = now.tracker.double(), now.direction.double()
     own = whole(x).double().mean(dim=0)
@@ -95,7 +95,7 @@ def _closely(snapshot: Snapshot, rule: Algorithm) -> dict[str, float | None]:
         (direction.mean(dim=0) - own).square().sum(),
         left.square().sum(dim=1).mean(),
     )
-    return dict(zip(CLOSELY, (value.item() for value in found), strict=True))
+    return dict(zip(DIAGNOSTICS, (value.item() for value in found), strict=True))
 
 
 def _distinct(x: Tensor) -> tuple[list[int], list[int]]:

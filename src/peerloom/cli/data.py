@@ -11,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Column, Table
 
 from ..core import ConfigError, DataError, nearest
-from ..datasets import CATALOGUE, Source, cache, fetch, locate, places, read
+from ..datasets import CATALOGUE, Source, cache, fetch, locate, locations, read
 from .app import err, show
 
 __all__ = ["get_command", "list_command"]
@@ -25,9 +25,9 @@ def list_command(check: bool, as_json: bool) -> None:
         state = {"found": "[green]yes[/]", "right": "[green]yes, checked[/]", "wrong": "[red]damaged[/]", "missing": "no"}
         cost = "" if entry["found"] else f"{entry['megabytes']:g} MB"
         table.add_row(entry["name"], state[entry["state"]], entry["folder"] or "", cost)
-    looked = ", ".join(f"{base} ({place})" for place, base in places())
+    looked = ", ".join(f"{base} ({name})" for name, base in locations())
     table.caption = f"Looked in {looked}. Fetch by: peerloom data get NAME. What they are: peerloom list data"
-    where = [{"place": place, "folder": str(base)} for place, base in places()]
+    where = [{"place": name, "folder": str(base)} for name, base in locations()]
     show({"places": where, "data": entries}, table, as_json)
     if wrong := [entry for entry in entries if entry["state"] == "wrong"]:
         raise DataError(" ".join(str(entry["problem"]) for entry in wrong))
@@ -74,7 +74,9 @@ def _entry(source: Source, check: bool) -> dict[str, Any]:
         "found": complete,
         "problem": None,
     }
-    entry |= {"place": found.place, "folder": str(found.folder)} if found and complete else {"place": None, "folder": None}
+    entry |= (
+        {"place": found.location, "folder": str(found.folder)} if found and complete else {"place": None, "folder": None}
+    )
     entry["state"] = "found" if complete else "missing"
     if check and complete:
         try:

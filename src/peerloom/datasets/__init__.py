@@ -3,6 +3,6 @@
 from .catalogue import CATALOGUE, Item, Source
 from .fetch import fetch
 from .formats import read_item
-from .places import Found, cache, locate, places, read
+from .locations import Found, cache, locate, locations, read
 
-__all__ = ["CATALOGUE", "Found", "Item", "Source", "cache", "fetch", "locate", "places", "read", "read_item"]
+__all__ = ["CATALOGUE", "Found", "Item", "Source", "cache", "fetch", "locate", "locations", "read", "read_item"]

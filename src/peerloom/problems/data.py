@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import ConfigError
-from ..datasets import places
+from ..datasets import locations
 
 __all__ = ["Dataset", "digits", "loaded_once"]
 
@@ -106,7 +106,7 @@ def loaded_once(load: Callable[P, Dataset]) -> Callable[P, Dataset]:
     def load_or_share(*args: P.args, **kwargs: P.kwargs) -> Dataset:
         called = signature(load).bind(*args, **kwargs)
         called.apply_defaults()
-        key = (repr(called.arguments), tuple(places()))
+        key = (repr(called.arguments), tuple(locations()))
         data = alive.get(key)
         if data is None:
             data = alive[key] = load(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Where the files of a data set are looked for, in which order, and what to do when they are nowhere."""
+"""Where the files of a data set are looked for, and what to say when they are nowhere."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..core import DataError
 from .catalogue import CATALOGUE, Item, Source
 from .formats import read_item
 
-__all__ = ["Found", "cache", "locate", "places", "read"]
+__all__ = ["Found", "cache", "locate", "locations", "read"]
 
 
 @dataclass(frozen=True)
 class Found:
-    """A data set on this machine: the place it was found through, and for each item its file and the member in it."""
+    """A data set on this machine."""
 
-    place: str
-    files: dict[str, tuple[Path, str]]
+    location: str  # through which it was found, such as "cache" or "keras"
+    files: dict[str, tuple[Path, str]]  # of each item, and the member in an archive
 
     @property
     def folder(self) -> Path:
@@ -35,7 +35,7 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "peerloom" / "data"
 
 
-def places() -> list[tuple[str, Path]]:
+def locations() -> list[tuple[str, Path]]:
     """The folders that data sets are looked for in, in this order, each with what it is."""
     given = os.environ.get("PEERLOOM_DATA", "")
     return [
@@ -48,16 +48,19 @@ def places() -> list[tuple[str, Path]]:
 
 
 def locate(source: Source, path: str | Path | None = None, only: Iterable[str] | None = None) -> Found | None:
-    """The first place that holds all files of a data set, or of its items `only`. The files are not opened."""
+    """The first location that holds all files of a data set, or of its items `only`.
+
+    The files are not opened.
+    """
     wanted = [item for item in source.items if only is None or item.file in set(only)]
-    for place, base in [("path", Path(path).expanduser())] if path is not None else places():
+    for name, base in [("path", Path(path).expanduser())] if path is not None else locations():
         folders = [base / folder for folder in source.folders]
-        if place == "path":
+        if name == "path":
             folders.insert(0, base)  # the very folder that was named
         files = {item.file: _file(item, base, folders) for item in wanted}
-        found = {name: file for name, file in files.items() if file is not None}
+        found = {item: file for item, file in files.items() if file is not None}
         if len(found) == len(wanted):
-            return Found(place, found)
+            return Found(name, found)
     return None
 
 
@@ -73,7 +76,7 @@ def read(name: str, path: str | Path | None = None, only: Iterable[str] | None =
 
 def missing(source: Source, path: str | Path | None = None) -> str:
     """What to tell someone who does not have this data set."""
-    looked = [f"{base} ({place})" for place, base in ([("path", path)] if path is not None else places())]
+    looked = [f"{base} ({name})" for name, base in ([("path", path)] if path is not None else locations())]
     unset = " PEERLOOM_DATA is not set." if path is None and not os.environ.get("PEERLOOM_DATA") else ""
     return (
         f"Data '{source.name}' are not on this machine: {source.items[0].file} and the rest were looked for in "
