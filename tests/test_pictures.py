@@ -365,7 +365,7 @@ def test_steps_of_a_path_lead_to_its_points():
     canvas = Canvas()
     points = [(10.04, 20.0), (9.5, 31.26), (9.5, 0.0), (123.45, 7.77)]
     canvas.line(points, "#000000")
-    path = ET.fromstring(canvas.finished(1, 1, "")).find(f"{SVG}path").get("d")
+    path = ET.fromstring(canvas.document(1, 1, "")).find(f"{SVG}path").get("d")
     numbers = [float(number) for number in re.findall(r"-?[\d.]+", path)]
     places = list(
         itertools.accumulate(zip(numbers[::2], numbers[1::2], strict=True), lambda a, b: (a[0] + b[0], a[1] + b[1]))

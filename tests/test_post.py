@@ -24,7 +24,7 @@ def test_an_endpoint_is_a_post():
 def test_the_transport_needs_no_torch():
     code = (
         "import sys, peerloom.transport\n"
-        "heavy = {'torch', 'polars', 'plotly', 'sklearn', 'scipy', 'networkx', 'pydantic', 'typer'} & set(sys.modules)\n"
+        "heavy = {'torch', 'polars', 'sklearn', 'scipy', 'networkx', 'pydantic', 'typer'} & set(sys.modules)\n"
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

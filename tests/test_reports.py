@@ -9,9 +9,9 @@ import json
 import math
 import re
 import statistics
+import xml.etree.ElementTree as ET
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 from builders import quadratic
 from rich.console import Console
@@ -22,11 +22,17 @@ from peerloom.algorithms import DGD, DSpodFL
 from peerloom.measures import METRICS
 from peerloom.reports import render, summary, write_report
 from peerloom.reports.curves import curve
-from peerloom.reports.groups import grouped
+from peerloom.reports.export import export
+from peerloom.reports.groups import ACCURACY, grouped
+from peerloom.reports.network import graph_panel
+from peerloom.reports.picture import Picture
+from peerloom.reports.plots import client_panel, report_pictures
 from peerloom.reports.provenance import about
+from peerloom.reports.sheet import draw
 from peerloom.runs import RunFolder, Table
 from peerloom.schedules import Bernoulli
 
+SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert(1)</script>"
 SECTIONS = (
     "against delay, bytes and rounds",
@@ -86,15 +92,15 @@ def text_of(runs, tmp_path, title="A title"):
     return write_report(runs, tmp_path / "deep" / "report.html", title).read_text(encoding="utf-8")
 
 
-def without_plotly(text):
-    found = re.search(r'<script id="plotly">.*?</script>', text, re.DOTALL)
-    assert len(found[0]) > 1_000_000
-    return text.replace(found[0], "")
-
-
-def figures_of(text):
+def charts_of(text):
     found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', text, re.DOTALL)
     return json.loads(found[1])
+
+
+def drawings(text, chart):
+    """The drawings of a chart, for screens and for phones."""
+    found = re.search(rf'<div class="plot" id="{chart}">(.*?)</div>', text, re.DOTALL)
+    return [ET.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", found[1], re.DOTALL)]
 
 
 def interpolated(rows, delay, name):
@@ -110,30 +116,51 @@ def first_row(run, target):
 
 
 def test_page_has_every_section_and_loads_nothing(learned, tmp_path):
-    text = without_plotly(text_of(learned, tmp_path))
+    text = text_of(learned, tmp_path)
     for words in (*SECTIONS, "A title", "DSpodFL", "DGD", "4 clients", "2 seeds", *METRICS):
         assert words in text
     assert not re.search(r"<(script|img|iframe|source)[^>]*\ssrc\s*=|<link|@import|url\(", text)
-    assert not re.search(r"https?://", text)
+    assert not re.search(r"https?://", text.replace("http://www.w3.org/2000/svg", ""))  # a name, no address
     assert "Content-Security-Policy" in text
     assert "default-src 'none'" in text
 
 
-def test_plotly_is_there_once_and_no_draft_is_left(learned, tmp_path):
-    text = text_of(learned, tmp_path)
-    assert text.count('<script id="plotly">') == 1
+def test_the_page_is_small_and_no_draft_is_left(learned, tmp_path):
+    assert len(text_of(learned, tmp_path).encode()) < 500_000
     assert [entry.name for entry in (tmp_path / "deep").iterdir()] == ["report.html"]
 
 
 @pytest.mark.parametrize("runs", ["learned", "exact"])
-def test_plotly_accepts_every_figure(runs, request, tmp_path):
-    charts = figures_of(text_of(request.getfixturevalue(runs), tmp_path))
-    assert len(charts) >= 7
+def test_every_chart_is_drawn_without_its_script(runs, request, tmp_path):
+    text = text_of(request.getfixturevalue(runs), tmp_path)
+    charts = charts_of(text)
+    assert len(charts) == 5
     for chart in charts:
-        assert chart["view"] in chart["views"]
-        for figure in chart["views"].values():
-            assert figure["data"]
-            go.Figure(data=figure["data"], layout=figure["layout"])
+        for size, root in enumerate(drawings(text, chart["id"])):
+            frame = chart["frames"][size][chart["view"]][chart["scale"]]
+            (axes,) = root.findall(f"{SVG}g[@class='axes']")
+            assert len(list(axes.iter(f"{SVG}text"))) == frame["axes"].count("<text") > 4
+            lines = [path for path in root.iter(f"{SVG}path") if path.get("fill") == "none"]
+            shown = [curve for curve in chart["views"][chart["view"]]["curves"] if curve["x"]]
+            assert {path.get("stroke") for path in lines} == {curve["colour"] for curve in shown}
+            assert all(path.get("d").startswith("M") for path in lines)
+
+
+def test_the_page_holds_the_values_of_the_store(learned, tmp_path):
+    """At every point of every curve over rounds: median, least and largest of the seeds' own rows."""
+    (chart,) = [c for c in charts_of(text_of(learned, tmp_path)) if c["views"]["own"]["x"]["title"] == "rounds"][:1]
+    for view, name in (("own", "mean_accuracy"), ("averaged", "average_accuracy"), ("loss", "mean_loss")):
+        curves = chart["views"][view]["curves"]
+        assert [one["label"] for one in curves] == ["DSpodFL", "DGD"]
+        for one in curves:
+            tables = [run.metrics.rows() for run in learned if run.info["label"] == one["label"]]
+            seeds = [{row["round"]: row[name] for row in rows} for rows in tables]
+            assert one["x"] == sorted(seeds[0])
+            for k, x in enumerate(one["x"]):
+                each = [seed[x] for seed in seeds]
+                assert one["y"][k] == pytest.approx(statistics.median(each), rel=1e-5)
+                assert one["low"][k] == pytest.approx(min(each), rel=1e-5)
+                assert one["high"][k] == pytest.approx(max(each), rel=1e-5)
 
 
 def test_delay_to_target_is_that_of_the_first_evaluation_that_met_it(learned):
@@ -206,7 +233,7 @@ def test_without_accuracy_the_loss_is_used_and_the_page_says_so(exact, tmp_path)
     assert "judged by their loss" in " ".join(found.notes)
     assert list(found.targets) == sorted(found.targets, reverse=True)
     assert any(one.delay.median is not None for one in found.reach if one.target == found.targets[-1])
-    text = without_plotly(text_of(exact, tmp_path))
+    text = text_of(exact, tmp_path)
     assert "Loss against delay" in text
     assert "judged by their loss" in text
 
@@ -221,13 +248,16 @@ def test_unfinished_runs_are_named_and_do_not_shorten_the_comparison(exact):
 
 
 def test_hostile_words_are_shown_and_not_obeyed(exact, tmp_path):
-    text = without_plotly(text_of(exact, tmp_path, title=f"{HOSTILE}</title>"))
+    text = text_of(exact, tmp_path, title=f"{HOSTILE}</title>")
     assert "alert(1)" in text
     assert HOSTILE not in text
     assert text.count("<script") == text.count("</script>") == 2
-    assert text.count("</title>") == 1
-    names = {trace.get("name") for chart in figures_of(text) for view in chart["views"].values() for trace in view["data"]}
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in names  # plotly reads tags, so it is given entities
+    head, _, _ = text.partition("</head>")
+    assert head.count("</title>") == 1
+    views = [view for chart in charts_of(text) for view in chart["views"].values()]
+    assert HOSTILE in {curve["label"] for view in views for curve in view["curves"]}
+    labels = {group.get("data-label") for root in drawings(text, "chart1") for group in root.iter(f"{SVG}g")}
+    assert HOSTILE in labels
 
 
 def test_summary_is_json(learned, exact):
@@ -261,8 +291,11 @@ def test_values_that_are_no_numbers_stay_out(learned, tmp_path):
     broken = Table.of([row | bad for row in learned[0].metrics.rows()])
     runs = [dataclasses.replace(learned[0], metrics=broken), *learned[1:]]
     assert json.dumps(summary(runs).to_dict(), allow_nan=False)
-    strip = figures_of(text_of(runs, tmp_path))[-1]["views"]["own"]["data"][0]
-    assert sorted(strip["z"][0], key=str) == [50.0, 50.0, None, None]
+    panel, seed = client_panel(grouped(runs), ACCURACY)
+    assert seed == "1"
+    assert sorted(value for value in panel.values[0] if not math.isnan(value)) == [0.5, 0.5]
+    shown = re.findall(r"<title>DSpodFL, client (\d) \(d = [\d.]+\): ([^<]+)</title>", text_of(runs, tmp_path))
+    assert sorted(set(shown)) == [("1", "50 %"), ("3", "50 %")]
 
 
 def test_seeds_that_repeat_are_told_apart_by_what_differs(tmp_path):
@@ -275,18 +308,52 @@ def test_seeds_that_repeat_are_told_apart_by_what_differs(tmp_path):
 
 
 def test_directed_graphs_have_arrows_and_undirected_links_are_drawn_once(learned, tmp_path):
-    def drawn(runs, where):
-        chart = next(c for c in figures_of(text_of(runs, tmp_path / where)) if not c["scale"])
-        return chart["views"]["own"]["data"]
-
     run = learned[0]
-    links = len(run.network["layers"]["peers"]["source"])
-    twice = dataclasses.replace(run, network=run.network | {"directed": True, "positions": None})
-    for found, count, arrows in ((drawn([run], "one"), links // 2, 0), (drawn([twice], "two"), links, links)):
-        lines = [trace for trace in found if trace["mode"] == "lines"]
-        assert sum(x is None for trace in lines for x in trace["x"]) == count
-        heads = [len(t["x"]) for t in found if isinstance(t.get("marker", {}).get("symbol"), str)]
-        assert sum(heads) == arrows
+    layer = run.network["layers"]["peers"]
+    directed = dataclasses.replace(run, network=run.network | {"directed": True, "positions": None})
+    for one, word, links, arrows in (
+        (run, "and", len(layer["source"]) // 2, 0),
+        (directed, "to", *[len(layer["source"])] * 2),
+    ):
+        panel = graph_panel(one.network)
+        text = draw(Picture("graph", "", [panel]))
+        paths = [path.get("d") for path in ET.fromstring(text).iter(f"{SVG}path") if path.get("stroke-width")]
+        assert sum(path.count("M") for path in paths) == len(panel.links) == links
+        shapes = [path.get("d") for path in ET.fromstring(text).iter(f"{SVG}path") if path.get("fill")]
+        assert sum(path.count("Z") for path in shapes) == arrows
+        told = set(re.findall(r"<title>link (\d) (and|to) (\d): works with probability b = ([\d.e-]+), weight", text))
+        pairs = zip(layer["source"], layer["target"], layer["probability"], strict=True)
+        assert told == {(str(j), word, str(i), f"{b:.3g}") for j, i, b in pairs if arrows or j < i}
+        clients = re.findall(r"<title>client (\d): computes with probability d = ([\d.e-]+)", text)
+        assert clients == [(str(i), f"{d:.3g}") for i, d in enumerate(run.network["node_probability"])]
+        assert f"link 0 {word} " in text_of([one], tmp_path / word)
+
+
+def test_everything_the_page_draws_can_be_exported(learned, tmp_path):
+    pictures = {picture.name: picture for picture in report_pictures(learned)}
+    assert {"accuracy-delay", "consensus-round", "graph", "clients"} <= set(pictures)
+    assert len(pictures["graph"].panels) == 2  # one graph per seed
+    made = export(pictures.values(), tmp_path, ["svg", "png", "csv"])
+    assert {path.stat().st_size > 100 for path in made} == {True}
+    rows = pictures["clients"].table().rows()
+    last = learned[0].metrics["client_accuracy"][-1]
+    assert {(row["column"], row["value"]) for row in rows if row["row"] == "DSpodFL"} == {
+        (str(i), v) for i, v in enumerate(last)
+    }
+    links = [row for row in pictures["graph"].table().rows() if not math.isnan(row["weight"])]
+    assert len(links) == sum(len(run.network["layers"]["peers"]["source"]) // 2 for run in learned[:2])
+
+
+def test_positions_keep_their_proportions_and_up_is_up(learned):
+    positions = [(0.0, 0.0), (4.0, 0.0), (0.0, 1.0), (4.0, 1.0)]
+    network = learned[0].network | {"positions": positions}
+    root = ET.fromstring(draw(Picture("graph", "", [graph_panel(network)])))
+    found = [(float(c.get("cx")), float(c.get("cy"))) for c in root.iter(f"{SVG}circle")]
+    (a, b), (c, d), (e, f), (g, h) = found
+    assert (a, c) == (e, g)
+    assert (b, f) == (d, h)
+    assert c - a == pytest.approx(4 * (b - f), abs=0.5)
+    assert b > f  # SVG counts downwards
 
 
 def test_references_come_from_the_docstrings():

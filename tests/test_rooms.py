@@ -114,7 +114,7 @@ def test_help_and_status_load_nothing_heavy(words, may):
     code = (
         f"import sys\nfrom peerloom.cli import main\nsys.argv = ['peerloom', *{words.split()}]\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'torch', 'polars', 'plotly', 'sklearn', 'scipy', 'networkx', 'pydantic'} & set(sys.modules)\n"
+        "heavy = {'torch', 'polars', 'sklearn', 'scipy', 'networkx', 'pydantic'} & set(sys.modules)\n"
         f"heavy -= {{'{may}'}}\n"
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )

@@ -32,10 +32,11 @@ class Curve:
 
 
 def curve(group: Group, x: str, y: str, *, positive: bool = False) -> Curve | None:
-    """The seeds of a group on one grid, over the range that all of them cover; None if there is nothing to draw.
+    """The seeds of a group on one grid, over the range that all cover; None if there is none.
 
-    The grid is every x at which a seed was evaluated, so the straight lines between a seed's own points are kept. Seeds
-    with fewer than two points are left out unless there are no others. `positive` drops what a log axis cannot show.
+    The grid is every x at which a seed was evaluated, which keeps the straight lines between the
+    points of each seed. Seeds with fewer than two points are left out unless there are no others.
+    `positive` drops values that a log axis cannot show.
     """
     lines = [line for run in group.runs if len((line := _line(run, x, y, positive))[0])]
     lines = [line for line in lines if len(line[0]) > 1] or lines[:1]
@@ -47,11 +48,18 @@ def curve(group: Group, x: str, y: str, *, positive: bool = False) -> Curve | No
     if not len(grid):
         return None
     table = np.stack([np.interp(grid, *line) for line in lines])
-    return Curve(group.label, grid, np.median(table, axis=0), table.min(axis=0), table.max(axis=0), len(lines))
+    return Curve(
+        group.label,
+        grid,
+        np.median(table, axis=0),
+        table.min(axis=0),
+        table.max(axis=0),
+        len(lines),
+    )
 
 
 def wants_log(curves: Sequence[Curve]) -> bool:
-    """Whether a curve that changes much has half of its change so early that a linear axis would hide it."""
+    """Whether a large change happens so early that a linear axis would hide it."""
     width, most = max((one.x[-1] for one in curves), default=0.0), _most_change(curves)
     for one in curves:
         change = np.abs(one.middle - one.middle[0])
@@ -61,9 +69,11 @@ def wants_log(curves: Sequence[Curve]) -> bool:
 
 
 def onset(curves: Sequence[Curve]) -> float:
-    """Where a log axis should start: well before any curve has made a tenth of the largest change."""
+    """Where a log axis starts: well before any curve has made a tenth of the largest change."""
     most = _most_change(curves)
-    starts = [_first(one, most / 10) for one in curves if most > 0 and np.ptp(one.middle) >= most / 10]
+    starts = [
+        _first(one, most / 10) for one in curves if most > 0 and np.ptp(one.middle) >= most / 10
+    ]
     least = min((float(one.x[one.x > 0].min()) for one in curves if one.x[-1] > 0), default=0.0)
     return max(least, min(starts, default=0.0) / 4)
 
@@ -73,13 +83,13 @@ def _most_change(curves: Sequence[Curve]) -> float:
 
 
 def _first(one: Curve, change: float) -> float:
-    """The x at which a curve is first so far from its start; its end if it never is."""
+    """The first x at which a curve has changed this much; its last x if it never does."""
     there = np.flatnonzero(np.abs(one.middle - one.middle[0]) >= change)
     return float(one.x[there[0] if len(there) else -1])
 
 
 def _line(run: Run, x: str, y: str, positive: bool) -> tuple[Floats, Floats]:
-    """A run's points with x strictly increasing; where x stood still, the last value counts."""
+    """The points of a run with x strictly increasing; of equal x, the last one counts."""
     across, up = column(run, x), column(run, y)
     known = np.isfinite(across) & np.isfinite(up) & ((up > 0) | (not positive))
     across, up = across[known], up[known]
@@ -88,7 +98,7 @@ def _line(run: Run, x: str, y: str, positive: bool) -> tuple[Floats, Floats]:
 
 
 def _thin(grid: Floats) -> Floats:
-    """At most so many points, both ends among them."""
+    """At most `_MOST_POINTS` points, including both ends."""
     if len(grid) <= _MOST_POINTS:
         return grid
     kept: Floats = grid[np.unique(np.linspace(0, len(grid) - 1, _MOST_POINTS).round().astype(int))]

@@ -16,7 +16,9 @@ PICTURES = "pictures"  # the folder of pictures beside a page
 _DENSITY = 2  # pixels of a PNG for each of the picture's
 
 
-def export(pictures: Iterable[Picture], folder: Path, formats: Sequence[str], before: str = "") -> list[Path]:
+def export(
+    pictures: Iterable[Picture], folder: Path, formats: Sequence[str], before: str = ""
+) -> list[Path]:
     """Write every picture in every format, as folder/NAME.FORMAT; `before` begins each name."""
     made = []
     for picture in pictures if formats else ():
@@ -49,4 +51,9 @@ def _parquet(picture: Picture) -> bytes:
     return file.getvalue()
 
 
-FORMATS: dict[str, Callable[[Picture], bytes]] = {"svg": _svg, "png": _png, "csv": _csv, "parquet": _parquet}
+FORMATS: dict[str, Callable[[Picture], bytes]] = {
+    "svg": _svg,
+    "png": _png,
+    "csv": _csv,
+    "parquet": _parquet,
+}

@@ -1,4 +1,4 @@
-"""Runs put together: one group per algorithm's label, with one run per seed, and their columns as arrays."""
+"""Runs by algorithm, one per seed, and the columns of their metrics as arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,19 @@ from numpy.typing import NDArray
 from ..runs import Run
 from .wording import number, percent
 
-__all__ = ["ACCURACY", "LOSS", "Group", "Quality", "column", "flat", "grouped", "quality_of", "seed_of", "unfinished"]
+__all__ = [
+    "ACCURACY",
+    "LOSS",
+    "Group",
+    "Quality",
+    "column",
+    "flat",
+    "grouped",
+    "last_clients",
+    "quality_of",
+    "seed_of",
+    "unfinished",
+]
 
 Floats = NDArray[np.float64]
 
@@ -37,21 +49,27 @@ class Quality:
     higher: bool
 
     def text(self, value: float | None) -> str:
-        """One value as it is written."""
+        """A value as text."""
         return percent(value) if self.higher else number(value)
 
     def level(self, value: float) -> str:
-        """One value as a level to be reached: 40 % accuracy, a loss of 0.2."""
-        return f"{self.text(value)} {self.name}" if self.higher else f"a {self.name} of {self.text(value)}"
+        """A value as a level to be reached: 40 % accuracy, a loss of 0.2."""
+        return (
+            f"{self.text(value)} {self.name}"
+            if self.higher
+            else f"a {self.name} of {self.text(value)}"
+        )
 
     def met(self, values: Floats, target: float) -> NDArray[np.bool_]:
         """Where a target is reached."""
         return values >= target if self.higher else values <= target
 
     def best(self, values: Floats) -> float:
-        """The best of some values; not a number where there is none."""
+        """The best of some values; NaN where there is none."""
         known = values[np.isfinite(values)]
-        return float("nan") if not len(known) else float(known.max() if self.higher else known.min())
+        return (
+            float("nan") if not len(known) else float(known.max() if self.higher else known.min())
+        )
 
 
 ACCURACY = Quality("accuracy", "mean_accuracy", "average_accuracy", "client_accuracy", higher=True)
@@ -59,10 +77,18 @@ LOSS = Quality("loss", "mean_loss", "average_loss", "client_loss", higher=False)
 
 
 def column(run: Run, name: str) -> Floats:
-    """One column of a run's table; what is missing is not a number."""
+    """One column of a run's metrics; missing values are NaN."""
     if name not in run.metrics.columns:
         return np.full(len(run.metrics), np.nan)
     return np.asarray(run.metrics[name], np.float64)
+
+
+def last_clients(run: Run, quality: Quality) -> list[float]:
+    """The quality of each client's own model at the last evaluation; empty if not measured."""
+    if quality.clients not in run.metrics.columns or not len(run.metrics):
+        return []
+    found = run.metrics[quality.clients][-1]
+    return [float(value) for value in found] if np.ndim(found) else []
 
 
 def quality_of(runs: Sequence[Run]) -> Quality:
@@ -83,21 +109,25 @@ def unfinished(run: Run) -> bool:
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
-    """Runs by label, in the order in which labels appear; a label whose seeds repeat is split by what differs."""
+    """Runs by label, in order of appearance; a label whose seeds repeat is split by settings."""
     by_label: dict[str, list[Run]] = {}
     for run in runs:
-        by_label.setdefault(str(run.info.get("label") or run.info.get("algorithm") or run.path.name), []).append(run)
+        by_label.setdefault(
+            str(run.info.get("label") or run.info.get("algorithm") or run.path.name), []
+        ).append(run)
     groups = []
     for label, members in by_label.items():
         for suffix, part in _apart(members).items():
-            kept = {seed_of(run): run for run in part}  # the same experiment twice: the later one counts
+            kept = {
+                seed_of(run): run for run in part
+            }  # the same experiment twice: the later one counts
             algorithm = str(part[0].info.get("algorithm", "unknown"))
             groups.append(Group(f"{label}{suffix}", algorithm, tuple(kept.values())))
     return groups
 
 
 def _apart(runs: list[Run]) -> dict[str, list[Run]]:
-    """Runs of one label told apart by their settings, as a sweep needs it; in one piece where seeds do not repeat."""
+    """Runs of one label by the settings in which they differ; all together if no seed repeats."""
     if len({seed_of(run) for run in runs}) == len(runs):
         return {"": runs}
     tables = [flat(run.config) for run in runs]
@@ -105,7 +135,9 @@ def _apart(runs: list[Run]) -> dict[str, list[Run]]:
     differing = [key for key in keys if len({repr(table.get(key)) for table in tables}) > 1]
     parts: dict[str, list[Run]] = {}
     for run, table in zip(runs, tables, strict=True):
-        settings = ", ".join(f"{key.rpartition('.')[2]} = {table.get(key, 'unset')}" for key in differing)
+        settings = ", ".join(
+            f"{key.rpartition('.')[2]} = {table.get(key, 'unset')}" for key in differing
+        )
         parts.setdefault(f" ({settings})" if settings else "", []).append(run)
     return parts
 
@@ -118,5 +150,7 @@ def flat(table: dict[str, Any], before: str = "") -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for key, value in table.items():
-        found |= flat(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
+        found |= (
+            flat(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
+        )
     return found

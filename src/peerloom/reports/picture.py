@@ -1,4 +1,4 @@
-"""Static pictures as data: panels of lines, dots, cells, bars or bubbles, and the table of what they show."""
+"""Pictures as data: panels of lines, dots, cells, bars, bubbles or a graph, and their table."""
 
 from __future__ import annotations
 
@@ -7,16 +7,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..runs import Table
-from .scales import Along
+from .scales import Along, Unit
 
-__all__ = ["Bars", "Bubbles", "Cells", "Dot", "Dots", "Line", "Lines", "Panel", "Picture"]
+__all__ = [
+    "Bars",
+    "Bubbles",
+    "Cells",
+    "Dot",
+    "Dots",
+    "Graph",
+    "Line",
+    "Lines",
+    "Link",
+    "Panel",
+    "Picture",
+]
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line with its band; `paper` are printed points (x, y) beside it. With `marked` every point has a mark."""
+    """One line with its band; `paper` are printed points (x, y) beside it.
+
+    With `marked` every point has a mark.
+    """
 
     label: str
     x: Sequence[float]
@@ -29,10 +44,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Lines:
-    """Values along an axis, which has its ticks at the marks where all lines are marked.
+    """Values along an axis; the ticks are at the marks where all lines are marked.
 
-    A log axis begins at `start`, and what lies before it is not shown. `reach` is what the vertical axis covers where
-    several panels are to be compared; without it, what the panel's own values need.
+    start  where a log axis begins; smaller values are not shown there
+    reach  the range of the vertical axis where several panels are compared; by default, what the
+           panel's own values need
     """
 
     title: str
@@ -43,19 +59,31 @@ class Lines:
     reach: tuple[float, float] | None = None
 
     def marks(self) -> list[float]:
-        """Where the marks lie along the axis; nowhere, unless all lines have them."""
-        return sorted({x for line in self.lines for x in line.x}) if all(line.marked for line in self.lines) else []
+        """The x values of the marks; none unless all lines are marked."""
+        if not all(line.marked for line in self.lines):
+            return []
+        return sorted({x for line in self.lines for x in line.x})
 
     def shown(self) -> list[tuple[float, float]]:
-        """Every point that the axes must cover, ends of bands and the paper's among them."""
-        rows = [row for line in self.lines for row in [*zip(line.x, line.y, line.low, line.high, strict=True), *line.paper]]
-        return [(x, value) for x, *values in rows for value in values if x >= self.start and (x > 0 or not self.across.log)]
+        """Every point that the axes must cover, including bands and the paper's points."""
+        rows = [
+            row
+            for line in self.lines
+            for row in [*zip(line.x, line.y, line.low, line.high, strict=True), *line.paper]
+        ]
+        return [
+            (x, value)
+            for x, *values in rows
+            for value in values
+            if not self.across.log or (x > 0 and x >= self.start)
+        ]
 
     def records(self) -> Iterator[Record]:
-        """What is shown, point by point; `source` says whose number it is."""
+        """What is shown, point by point; `source` tells our numbers from the paper's."""
         for line in self.lines:
             for x, y, low, high in zip(line.x, line.y, line.low, line.high, strict=True):
-                yield {"label": line.label, "source": "ours", "x": x, "value": y, "low": low, "high": high}
+                record = {"label": line.label, "source": "ours", "x": x, "value": y}
+                yield {**record, "low": low, "high": high}
             for x, y in line.paper:
                 yield {"label": line.label, "source": "paper", "x": x, "value": y}
 
@@ -74,7 +102,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Dots:
-    """A row per name; one dot per label in it."""
+    """A row per name, with one dot per label."""
 
     title: str
     dots: Sequence[Dot]
@@ -91,7 +119,10 @@ class Dots:
 
 @dataclass(frozen=True)
 class Cells:
-    """A heat map: the value of every row and column."""
+    """A heat map: a value for every row and column, all of them in one unit.
+
+    `about` has more words on each column, for its tooltips.
+    """
 
     title: str
     rows: Sequence[str]
@@ -99,6 +130,8 @@ class Cells:
     values: Sequence[Sequence[float]]
     across: Along
     up: Along
+    unit: Unit = ""
+    about: Sequence[str] = ()
 
     def records(self) -> Iterator[Record]:
         """What is shown, cell by cell."""
@@ -109,7 +142,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Bars:
-    """Stacked bars of shares: for each row, the parts of a whole, and the whole in words beside it."""
+    """Stacked bars: the parts of a whole in each row, and the whole in words beside it."""
 
     title: str
     rows: Sequence[str]
@@ -127,7 +160,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Bubbles:
-    """Counts by row and column, drawn as the share of its row that a column holds."""
+    """Counts by row and column; the area of a bubble is a column's share of its row."""
 
     title: str
     counts: Sequence[Sequence[int]]
@@ -138,10 +171,45 @@ class Bubbles:
         """What is shown, bubble by bubble."""
         for row, line in enumerate(self.counts):
             for column, count in enumerate(line):
-                yield {self.up.title: row, self.across.title: column, "samples": count, "share": count / max(1, sum(line))}
+                where = {self.up.title: row, self.across.title: column}
+                yield {**where, "samples": count, "share": count / max(1, sum(line))}
 
 
-Panel = Lines | Dots | Cells | Bars | Bubbles
+@dataclass(frozen=True)
+class Link:
+    """A link of a graph: its ends, how likely it works, its weight, and the name of its layer."""
+
+    source: int
+    target: int
+    probability: float
+    weight: float
+    layer: str = ""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Clients and the links between them, coloured by the probability that each of them acts.
+
+    Positions have their second coordinate upwards. A link without direction is listed once.
+    """
+
+    title: str
+    positions: Sequence[tuple[float, float]]
+    probabilities: Sequence[float]
+    links: Sequence[Link]
+    directed: bool = False
+
+    def records(self) -> Iterator[Record]:
+        """Every client, then every link."""
+        named = zip(self.positions, self.probabilities, strict=True)
+        for client, ((x, y), probability) in enumerate(named):
+            yield {"client": client, "x": x, "y": y, "probability": probability}
+        for link in self.links:
+            ends = {"source": link.source, "target": link.target, "layer": link.layer}
+            yield {**ends, "probability": link.probability, "weight": link.weight}
+
+
+Panel = Lines | Dots | Cells | Bars | Bubbles | Graph
 
 
 @dataclass(frozen=True)
@@ -149,9 +217,9 @@ class Picture:
     """Panels under one title and one legend.
 
     band    what bands and whiskers are
-    about   what else one must know
-    beside  panels in a row where there is room; 0 leaves it to the room
-    order   labels in the order in which colours are given, where other pictures have them, too
+    about   what else a reader must know
+    beside  panels in a row where there is room; 0 chooses by the room
+    order   labels in the order in which colours are given, to match other pictures
     """
 
     name: str
@@ -163,7 +231,7 @@ class Picture:
     order: Sequence[str] = ()
 
     def labels(self) -> list[str]:
-        """What has a colour, in the order of its first appearance."""
+        """Everything that has a colour, in the order of its first appearance."""
         found: list[str] = []
         for panel in self.panels:
             if isinstance(panel, Lines):
@@ -176,9 +244,10 @@ class Picture:
 
     def printed(self) -> bool:
         """Whether a number of a paper is shown."""
-        return any(record.get("source") == "paper" for panel in self.panels for record in panel.records())
+        records = (record for panel in self.panels for record in panel.records())
+        return any(record.get("source") == "paper" for record in records)
 
     def table(self) -> Table:
         """Everything that is plotted, one row per mark."""
-        rows = [{"panel": panel.title, **record} for panel in self.panels for record in panel.records()]
-        return Table.of(rows)
+        records = ((panel.title, record) for panel in self.panels for record in panel.records())
+        return Table.of({"panel": title, **record} for title, record in records)

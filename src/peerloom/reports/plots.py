@@ -1,7 +1,8 @@
-"""From runs to pictures: curves with their bands, and all that a report shows of them."""
+"""From runs to panels: curves with their bands, each client's own model, and all pictures."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -10,21 +11,36 @@ from numpy.typing import NDArray
 
 from ..runs import Run
 from .curves import Curve, curve, onset, wants_log
-from .groups import LOSS, Group, grouped, quality_of
+from .groups import LOSS, Group, Quality, grouped, last_clients, quality_of, seed_of
 from .holdings import by_seed, holdings_picture
-from .picture import Line, Lines, Picture
+from .network import graph_panel, networks
+from .picture import Cells, Line, Lines, Picture
 from .scales import Along, spans_decades
 from .wording import capital
 
-__all__ = ["RANGE", "curve_panel", "report_pictures", "with_common_reach"]
+__all__ = [
+    "ACROSS",
+    "CONSENSUS",
+    "RANGE",
+    "client_panel",
+    "curve_panel",
+    "quality_axis",
+    "report_pictures",
+    "with_common_reach",
+]
 
 RANGE = "band: least to largest over seeds, as far as all came"
 
-_POINTS = 2500  # of all lines of a picture together: what keeps it below 100 kB
+_POINTS = 2500  # of all lines of a picture together, which keeps it below 100 kB
 _FEWEST = 40  # of one line
 
-# The axes of a report's curves, and the columns they are of.
-_ACROSS = {"delay": Along("delay, as run"), "bytes": Along("bytes sent, all links", unit="B"), "round": Along("rounds")}
+# The horizontal axes of a report's curves, by column.
+ACROSS = {
+    "delay": Along("delay, as run"),
+    "bytes": Along("bytes sent, all links", unit="B"),
+    "round": Along("rounds"),
+}
+CONSENSUS = Along("consensus error", log=True)
 
 
 def curve_panel(
@@ -36,10 +52,10 @@ def curve_panel(
     beside: int = 1,
     log: bool | None = None,
 ) -> Lines | None:
-    """A line for every group, of one column over another; nothing where no run has both.
+    """A line for every group, of one column over another; None where no run has both.
 
-    `paper` has printed points by label, `beside` is how many panels the picture has, which share its points. The horizontal
-    axis is logarithmic where a linear one would hide the climb, unless `log` says; the vertical one where it says so.
+    `paper` has printed points by label; `beside` is how many panels share the picture's points.
+    The horizontal axis is logarithmic where a linear one would hide the climb, or as `log` says.
     """
     (x, along), (y, upwards) = across, up
     found = [one for group in groups if (one := curve(group, x, y, positive=upwards.log))]
@@ -48,44 +64,91 @@ def curve_panel(
     most = max(_FEWEST, _POINTS // (beside * len(found)))
     lines = [_line(one, most, (paper or {}).get(one.label, ())) for one in found]
     log = wants_log(found) if log is None else log
-    return Lines(title, lines, replace(along, log=log), upwards, onset(found) if log else 0.0)
+    return Lines(title, lines, replace(along, log=log), upwards, onset(found))
 
 
 def with_common_reach(panels: Sequence[Lines]) -> list[Lines]:
-    """Panels that can be compared: all vertical axes alike."""
+    """The same panels with one range for all vertical axes, so that they can be compared."""
     values = [value for panel in panels for _, value in panel.shown() if np.isfinite(value)]
     values = [value for value in values if value > 0 or not panels[0].up.log]
-    return [replace(panel, reach=(min(values), max(values))) for panel in panels] if values else list(panels)
+    if not values:
+        return list(panels)
+    return [replace(panel, reach=(min(values), max(values))) for panel in panels]
+
+
+def quality_axis(groups: Sequence[Group], quality: Quality, column: str, title: str) -> Along:
+    """The vertical axis of a column of this quality; losses far apart are on a log axis."""
+    if quality is not LOSS:
+        return Along(title, unit="%")
+    return Along(title, log=_spread(groups, column))
+
+
+def client_panel(groups: Sequence[Group], quality: Quality) -> tuple[Cells, str] | None:
+    """Each client's own model at the end, for the seed that most groups have, and that seed."""
+    measured = {
+        (group.label, seed_of(run)): (run, values)
+        for group in groups
+        for run in group.runs
+        if (values := last_clients(run, quality))
+    }
+    if not measured:
+        return None
+    seeds = [seed for _, seed in measured]
+    seed = max(dict.fromkeys(seeds), key=seeds.count)
+    rows = {label: found for (label, its), found in measured.items() if its == seed}
+    first = next(iter(rows.values()))[0]
+    able = [float(d) for d in first.network.get("node_probability", [])]
+    width = max(len(values) for _, values in rows.values())
+    able += [math.nan] * (width - len(able))
+    order = sorted(range(width), key=lambda i: able[i] if math.isfinite(able[i]) else math.inf)
+    cells = [[_finite(values, i) for i in order] for _, values in rows.values()]
+    panel = Cells(
+        "",
+        list(rows),
+        [str(i) for i in order],
+        cells,
+        Along("client"),
+        Along(""),
+        "%" if quality.higher else "",
+        [f"d = {able[i]:.3g}" for i in order],
+    )
+    return panel, seed
 
 
 def report_pictures(runs: Sequence[Run]) -> list[Picture]:
-    """What a report shows, as static pictures: quality and consensus along every axis, and how samples were dealt."""
+    """Everything a report shows, as separate pictures."""
     groups, quality = grouped(list(runs)), quality_of(list(runs))
-    own = Along(f"{quality.name}, own models", unit="%" if quality.higher else "")
-    own = replace(own, log=quality is LOSS and _spread(groups, quality.own))
+    own = quality_axis(groups, quality, quality.own, f"{quality.name}, own models")
+    band = RANGE if any(len(group.runs) > 1 for group in groups) else ""
     made = []
-    for column, along in _ACROSS.items():
-        for y, up in ((quality.own, own), ("consensus", Along("consensus error", log=True))):
+    for column, along in ACROSS.items():
+        for y, up in ((quality.own, own), ("consensus", CONSENSUS)):
             panel = curve_panel("", groups, (column, along), (y, up))
             what = quality.name if y == quality.own else "consensus"
+            title = f"{capital(up.title)}, against {along.title}"
             if panel is not None:
-                made.append(
-                    Picture(f"{what}-{column}", f"{capital(up.title)}, against {along.title}", [panel], _band(groups))
-                )
+                made.append(Picture(f"{what}-{column}", title, [panel], band))
+    graphs = [graph_panel(used.network, used.title(groups)) for used in networks(groups)]
+    made += [Picture("graph", "The graph", graphs)] if graphs else []
+    if found := client_panel(groups, quality):
+        cells, seed = found
+        title = f"{capital(quality.name)} of each client's own model at the end, seed {seed}"
+        made.append(Picture("clients", title, [cells]))
     return [*made, *holdings_picture(by_seed(groups))]
 
 
-def _band(groups: Sequence[Group]) -> str:
-    return RANGE if any(len(group.runs) > 1 for group in groups) else ""
+def _spread(groups: Sequence[Group], column: str) -> bool:
+    found = [one for group in groups if (one := curve(group, "round", column))]
+    return spans_decades([float(v) for one in found for v in (one.low.min(), one.high.max())])
 
 
-def _spread(groups: Sequence[Group], name: str) -> bool:
-    found = [one for group in groups if (one := curve(group, "round", name))]
-    return spans_decades([float(value) for one in found for value in (one.low.min(), one.high.max())])
+def _finite(values: Sequence[float], i: int) -> float:
+    return values[i] if i < len(values) and math.isfinite(values[i]) else math.nan
 
 
 def _line(one: Curve, most: int, paper: Sequence[tuple[float, float]]) -> Line:
-    kept = np.unique(np.linspace(0, len(one.x) - 1, min(most, len(one.x))).round().astype(int))
+    ends = np.linspace(0, len(one.x) - 1, min(most, len(one.x)))
+    kept = np.unique(ends.round().astype(int))
 
     def some(values: NDArray[np.float64]) -> list[float]:
         return [float(value) for value in values[kept]]

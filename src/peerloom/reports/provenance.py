@@ -1,4 +1,4 @@
-"""Where the figures come from: the configuration, what differs between runs, versions, and references."""
+"""Where the figures come from: configuration, differences, versions and references."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ def configuration(run: Run) -> str:
 
 
 def differences(groups: Sequence[Group]) -> list[tuple[str, str]]:
-    """The settings in which runs differ, and who has what: by algorithm or by seed where that tells it all."""
+    """The settings in which runs differ, with their values by algorithm, by seed or by run."""
     runs = [(group.label, seed_of(run), flat(run.config)) for group in groups for run in group.runs]
     keys = sorted({key for _, _, settings in runs for key in settings})
     found = []
     for key in keys:
         values = [(label, seed, _value(settings.get(key))) for label, seed, settings in runs]
-        known = all(value in (label, seed) for label, seed, value in values)  # it says no more than the names do
+        known = all(
+            value in (label, seed) for label, seed, value in values
+        )  # it says no more than the names do
         if len({value for _, _, value in values}) > 1 and not known:
             found.append((key, _told([entry for entry in values if entry[2] != _UNSET])))
     return found
 
 
 def about(algorithm: str) -> tuple[str, str]:
-    """What an algorithm is and where it comes from, as its docstring has it."""
+    """The first sentence and the reference of an algorithm's docstring."""
     kind = ALGORITHMS.get(algorithm)
     text = inspect.getdoc(kind) if kind is not None else None
     if not text:
@@ -55,7 +57,11 @@ def references(groups: Sequence[Group]) -> str:
     """Each algorithm with its sentence and its reference, once."""
     items = []
     for algorithm in dict.fromkeys(group.algorithm for group in groups):
-        labels = [group.label for group in groups if group.algorithm == algorithm and group.label != algorithm]
+        labels = [
+            group.label
+            for group in groups
+            if group.algorithm == algorithm and group.label != algorithm
+        ]
         sentence, reference = about(algorithm)
         called = f" (here: {escape(', '.join(labels))})" if labels else ""
         cited = f'<br><span class="cite">{escape(reference)}</span>' if reference else ""
@@ -64,28 +70,34 @@ def references(groups: Sequence[Group]) -> str:
 
 
 def versions(runs: Sequence[Run]) -> str:
-    """What the runs were made with; where they disagree, all of it."""
+    """The versions with which the runs were made; all of them where runs differ."""
     found: dict[str, list[str]] = {}
     for run in runs:
         for name, value in (run.info.get("versions") or {}).items():
             if str(value) not in found.setdefault(str(name), []):
                 found[str(name)].append(str(value))
-    said = [f"{escape(name)} {escape(' or '.join(values))}" for name, values in found.items()]
-    return f'<p class="versions">{" · ".join(said)}</p>' if said else "<p>The runs do not say.</p>"
+    texts = [f"{escape(name)} {escape(' or '.join(values))}" for name, values in found.items()]
+    return (
+        f'<p class="versions">{" · ".join(texts)}</p>' if texts else "<p>The runs do not say.</p>"
+    )
 
 
 def glossary() -> str:
-    """What each column of a run's table means."""
-    return table(["column", "meaning"], [[escape(name), escape(text)] for name, text in METRICS.items()], "words")
+    """The meaning of each column of the metrics."""
+    return table(
+        ["column", "meaning"],
+        [[escape(name), escape(text)] for name, text in METRICS.items()],
+        "words",
+    )
 
 
 def _told(values: Sequence[tuple[str, str, str]]) -> str:
     for by_label in (True, False):
-        said: dict[str, set[str]] = {}
+        found: dict[str, set[str]] = {}
         for label, seed, value in values:
-            said.setdefault(label if by_label else f"seed {seed}", set()).add(value)
-        if all(len(options) == 1 for options in said.values()):
-            return " · ".join(f"{name}: {next(iter(options))}" for name, options in said.items())
+            found.setdefault(label if by_label else f"seed {seed}", set()).add(value)
+        if all(len(options) == 1 for options in found.values()):
+            return " · ".join(f"{name}: {next(iter(options))}" for name, options in found.items())
     return " · ".join(f"{label}, seed {seed}: {value}" for label, seed, value in values)
 
 
@@ -95,7 +107,7 @@ def _value(value: Any) -> str:
 
 
 def _short(value: Any) -> Any:
-    """The same without lists that nobody reads."""
+    """The value with long lists replaced by their sizes."""
     if isinstance(value, dict):
         return {key: _short(entry) for key, entry in value.items()}
     if isinstance(value, list) and len(repr(value)) > _LONG:
@@ -104,7 +116,7 @@ def _short(value: Any) -> Any:
 
 
 def _shape(value: list[Any]) -> str:
-    """How large a nested list is, as far down as it is regular: 4 x 3 x 3."""
+    """The sizes of a nested list, from outside to inside: 4 x 3 x 3."""
     sizes, at = [], value
     while isinstance(at, list) and at:
         sizes.append(str(len(at)))

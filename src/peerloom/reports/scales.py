@@ -1,4 +1,4 @@
-"""Axes of static pictures: where a value lies, where the ticks are, and how they are written."""
+"""Axes of pictures: where a value lies, where the ticks are, and how they are written."""
 
 from __future__ import annotations
 
@@ -8,27 +8,46 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-__all__ = ["Along", "Scale", "Unit", "grows_by_factors", "span_of", "spans_decades", "written"]
+from .wording import number, percent, size
+
+__all__ = [
+    "Along",
+    "Scale",
+    "Unit",
+    "grows_by_factors",
+    "span_of",
+    "spans_decades",
+    "tick_texts",
+    "value_text",
+]
 
 Unit = Literal["", "%", "B"]
 
-_DECADES = 1.5  # from here on a linear axis squeezes the small values together
-_FACTOR = 8  # between the least and the largest of varied values, below which a linear axis serves as well
+_DECADES = 1.5  # beyond this a linear axis squeezes the small values together
+_FACTOR = 8  # largest over least of varied values, below which a linear axis serves as well
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
 class Along:
-    """What runs along an axis: its title, whether it is logarithmic, and its unit; shares are written in per cent."""
+    """What runs along an axis: its title, whether it is logarithmic, and its unit.
+
+    Shares, of unit "%", are numbers from 0 to 1 and written in per cent.
+    """
 
     title: str
     log: bool = False
     unit: Unit = ""
 
+    @property
+    def full_title(self) -> str:
+        """The title as it stands beside the axis."""
+        return f"{self.title} (log)" if self.log else self.title
+
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis between two pixels; `low` and `high` are the values that lie there."""
+    """An axis between two pixels, `start` and `end`, where the values `low` and `high` lie."""
 
     along: Along
     low: float
@@ -39,7 +58,9 @@ class Scale:
     def __call__(self, value: float) -> float:
         """The pixel of a value."""
         low, high, here = (
-            (math.log10(v) for v in (self.low, self.high, value)) if self.along.log else (self.low, self.high, value)
+            (math.log10(v) for v in (self.low, self.high, value))
+            if self.along.log
+            else (self.low, self.high, value)
         )
         return self.start + (self.end - self.start) * (here - low) / ((high - low) or 1.0)
 
@@ -47,20 +68,22 @@ class Scale:
         """Whether a value can be shown."""
         if not math.isfinite(value) or (self.along.log and value <= 0):
             return False
-        low, high, here = (math.log10(v) if self.along.log else v for v in (self.low, self.high, value))
+        values = (self.low, self.high, value)
+        low, high, here = (math.log10(v) if self.along.log else v for v in values)
         slack = 1e-9 * abs(high - low)
         return low - slack <= here <= high + slack
 
     def ticks(self, most: int) -> list[float]:
         """Round values, about as many as there is room for."""
-        return [value for value in (self._powers(most) if self.along.log else self._steps(most)) if self.holds(value)]
+        found = self._powers(most) if self.along.log else self._steps(most)
+        return [value for value in found if self.holds(value)]
 
     def _steps(self, most: int) -> list[float]:
-        size = (self.high - self.low) / max(1, most)
-        if size <= 0:
+        step = (self.high - self.low) / max(1, most)
+        if step <= 0:
             return [self.low]
-        power = 10.0 ** math.floor(math.log10(size))
-        step = next(power * k for k in (1, 2, 2.5, 5, 10) if power * k >= size * (1 - 1e-9))
+        power = 10.0 ** math.floor(math.log10(step))
+        step = next(power * k for k in (1, 2, 2.5, 5, 10) if power * k >= step * (1 - 1e-9))
         first = math.ceil(self.low / step - 1e-9)
         return [round(k * step, 12) for k in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
@@ -75,16 +98,16 @@ class Scale:
 
 
 def span_of(values: Iterable[float], log: bool, room: float = 0.04) -> tuple[float, float]:
-    """From a bit below the least to a bit above the largest of the values that can be shown."""
+    """A range slightly larger than that of the values, leaving out what cannot be shown."""
     known = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
     if not known:
         return (1.0, 10.0) if log else (0.0, 1.0)
     low, high = min(known), max(known)
     if log:
-        wide = max(math.log10(high / low), 0.3)
-        return low / 10 ** (room * wide), high * 10 ** (room * wide)
-    wide = (high - low) or abs(high) or 1.0
-    return low - room * wide, high + room * wide
+        width = max(math.log10(high / low), 0.3)
+        return low / 10 ** (room * width), high * 10 ** (room * width)
+    width = (high - low) or abs(high) or 1.0
+    return low - room * width, high + room * width
 
 
 def spans_decades(values: Iterable[float]) -> bool:
@@ -96,26 +119,38 @@ def spans_decades(values: Iterable[float]) -> bool:
 def grows_by_factors(values: Iterable[float]) -> bool:
     """Whether varied values, such as 1e-4, 1e-3, 1e-2, lie more evenly on a log axis.
 
-    >>> grows_by_factors([1, 2, 4, 8, 16]), grows_by_factors(range(1, 11)), grows_by_factors([32, 64, 128])
-    (True, False, False)
+    >>> grows_by_factors([1, 2, 4, 8, 16]), grows_by_factors(range(1, 11))
+    (True, False)
     """
     ranked = sorted(set(values))
     if len(ranked) < 2 or ranked[0] <= 0 or ranked[-1] < _FACTOR * ranked[0]:
         return False
-    steps, factors = ([b - a for a, b in pairwise(ranked)], [math.log(b / a) for a, b in pairwise(ranked)])
+    steps = [b - a for a, b in pairwise(ranked)]
+    factors = [math.log(b / a) for a, b in pairwise(ranked)]
     return len(ranked) == 2 or max(factors) / min(factors) < max(steps) / min(steps)
 
 
-def written(values: Sequence[float], along: Along) -> list[str]:
-    """Ticks as text, all of them in one manner.
+def value_text(value: float, unit: Unit) -> str:
+    """One value as a tooltip writes it.
 
-    >>> written([0.0, 0.25, 0.5], Along("accuracy", unit="%")), written([10.0, 1000.0, 100000.0], Along("delay"))
-    (['0 %', '25 %', '50 %'], ['10', '1,000', '100k'])
+    >>> value_text(0.7123, "%"), value_text(12_345_678, "B"), value_text(1234.5, "")
+    ('71.2 %', '12.3 MB', '1,234')
     """
-    return [_written(value, along.unit) for value in values]
+    return percent(value) if unit == "%" else size(value) if unit == "B" else number(value)
 
 
-def _written(value: float, unit: Unit) -> str:
+def tick_texts(values: Sequence[float], along: Along) -> list[str]:
+    """Ticks as text, all of them in one style.
+
+    >>> tick_texts([0.0, 0.25, 0.5], Along("accuracy", unit="%"))
+    ['0 %', '25 %', '50 %']
+    >>> tick_texts([10.0, 1000.0, 100000.0], Along("delay"))
+    ['10', '1,000', '100k']
+    """
+    return [_tick(value, along.unit) for value in values]
+
+
+def _tick(value: float, unit: Unit) -> str:
     if unit == "%":
         return f"{100 * value:.4g} %"
     size = abs(value)
@@ -125,7 +160,8 @@ def _written(value: float, unit: Unit) -> str:
     if 0 < size < 1e-3 or size >= 1e9:
         power = math.floor(math.log10(size) + 1e-9)
         digits = value / 10.0**power
-        return ("" if abs(digits - 1) < 1e-6 else f"{digits:.3g}·") + "10" + str(power).translate(_SUPERSCRIPT)
+        lead = "" if abs(digits - 1) < 1e-6 else f"{digits:.3g}·"
+        return f"{lead}10{str(power).translate(_SUPERSCRIPT)}"
     if size >= 1e4:
         return f"{value / 1e6:.4g}M" if size >= 1e6 else f"{value / 1e3:.4g}k"
     return f"{value:,.5g}"

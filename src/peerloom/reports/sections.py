@@ -3,238 +3,207 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 
-from .cards import Charts, switch
-from .curves import Curve, curve, onset, wants_log
-from .drawing import Drawn, network_figure, networks
-from .figures import AXES, SCALE, Axis, Figure, client_figure, curves_figure
-from .groups import LOSS, Group, Quality
-from .holdings import holdings_section
-from .provenance import configuration, differences, glossary, references, versions
-from .story import link_count
-from .summary import Summary
-from .tables import equal_table, final_table, reach_table, swatch, table
-from .theory import theory_table
-from .wording import capital, listed, number, plural
+from .cards import Charts, card, still, switch
+from .groups import LOSS, Group
+from .holdings import BUBBLES, by_seed
+from .material import Material, caption
+from .network import Used, graph_panel, networks
+from .picture import Lines, Picture
+from .plots import ACROSS, CONSENSUS, client_panel, curve_panel, quality_axis
+from .scales import Along
+from .table_sections import (
+    equal_section,
+    final_section,
+    sources_section,
+    target_section,
+    theory_section,
+)
+from .tables import swatch
+from .wording import capital, plural
 
-__all__ = ["Material", "sections"]
+__all__ = ["sections"]
 
 _MOST_GRAPHS = 3
+_NAMES = {"delay": "delay", "bytes": "bytes", "round": "rounds"}  # of the columns in ACROSS
 
 
-@dataclass(frozen=True)
-class Material:
-    """What a page is made of."""
-
-    groups: Sequence[Group]
-    quality: Quality
-    summary: Summary
-    inks: Mapping[str, tuple[str, str]]
-
-
-def sections(m: Material, charts: Charts) -> Iterator[str]:
-    """Every section as HTML; what is to be drawn in them goes to `charts`."""
-    if not m.groups:
+def sections(material: Material, charts: Charts) -> Iterator[str]:
+    """Every section as HTML; charts that can be redrawn are added to `charts`."""
+    if not material.groups:
         return
-    yield _legend(m)
-    scales: dict[str, str] = {}
-    yield from _progress(m, charts, scales)
-    yield from _agreement(m, charts, scales)
-    yield from _graph(m, charts)
-    yield holdings_section(m.groups)
-    yield from _targets(m)
-    yield from _equal(m)
-    yield from _final(m)
-    yield from _clients(m, charts)
-    yield from _theory(m)
-    yield from _origins(m)
+    yield _legend(material)
+    scales: dict[str, bool] = {}
+    yield from _progress(material, charts, scales)
+    yield from _agreement(material, charts, scales)
+    yield from _graph(material)
+    yield from _holdings(material)
+    yield from target_section(material)
+    yield from equal_section(material)
+    yield from final_section(material)
+    yield from _clients(material)
+    yield from theory_section(material)
+    yield from sources_section(material)
 
 
-def _legend(m: Material) -> str:
+def _legend(material: Material) -> str:
     buttons = [
         f'<button type="button" data-label="{escape(group.label)}" aria-pressed="true">'
-        f"{swatch(group.label, m.inks)}</button>"
-        for group in m.groups
+        f"{swatch(group.label, material.colours)}</button>"
+        for group in material.groups
     ]
-    return f'<nav class="legend" aria-label="Algorithms; press to hide or show">{"".join(buttons)}</nav>'
+    words = "Algorithms; press to hide or show"
+    return f'<nav class="legend" aria-label="{words}">{"".join(buttons)}</nav>'
 
 
-def _progress(m: Material, charts: Charts, scales: dict[str, str]) -> Iterator[str]:
-    """Quality against delay, bytes and rounds."""
+def _progress(material: Material, charts: Charts, scales: dict[str, bool]) -> Iterator[str]:
+    """Quality against delay, bytes and rounds; keeps which of the axes are logarithmic."""
+    groups, quality, name = material.groups, material.quality, material.quality.name
     views = {"own": "each client's own model, mean", "averaged": "averaged model"}
-    columns = {"own": m.quality.own, "averaged": m.quality.averaged}
-    if m.quality.higher:
-        views["loss"], columns["loss"] = "loss of own models, mean", LOSS.own
+    axes = {
+        "own": (quality, quality.own, f"{name}, own models"),
+        "averaged": (quality, quality.averaged, f"{name}, averaged model"),
+    }
+    if quality.higher:
+        views["loss"] = "loss of own models, mean"
+        axes["loss"] = (LOSS, LOSS.own, "loss, own models")
+    vertical = {
+        view: (column, quality_axis(groups, of, column, title))
+        for view, (of, column, title) in axes.items()
+    }
     cards, names = [], []
-    for key, axis in AXES.items():
-        drawn = {view: _curves(m, axis, name) for view, name in columns.items()}
-        scales[key] = "log" if wants_log(drawn["own"]) else "linear"
-        figures = {view: _progress_figure(m, found, axis, view) for view, found in drawn.items()}
-        kind = "wide" if key == "delay" else ""
-        cards.append(charts.place(figures, f"{capital(m.quality.name)} against {key}", scale=scales[key], kind=kind))
+    for column, along in ACROSS.items():
+        panels = {view: _panel(groups, (column, along), up) for view, up in vertical.items()}
+        scales[column] = panels["own"].across.log
+        kind = "wide" if column == "delay" else ""
+        cards.append(charts.add(panels, f"{capital(name)} against {_NAMES[column]}", kind))
         names.append(charts.last)
-    yield f"<h2>{capital(m.quality.name)}: against delay, bytes and rounds</h2>"
+    yield f"<h2>{capital(name)}: against delay, bytes and rounds</h2>"
     yield f'<div class="controls">Shown: {switch("view", names, views, "own")}</div>'
     yield f'<div class="charts">{"".join(cards)}</div>'
-    yield _caption(
-        _band(m),
-        "Delay as run: a gradient of client i costs 1/d_i and a message on link ij 1/b_ij, averaged over clients in each "
-        "round; so a client that is always able computes in 1. On a log axis the start at 0 cannot be shown, and the flat "
-        "part before anything happens is left out (a double click brings it back).",
+    yield caption(
+        _band(material),
+        "Delay as run: a gradient of client i costs 1/d_i and a message on link ij 1/b_ij, "
+        "averaged over clients in each round; so a client that is always able computes in 1. On a "
+        "log axis the start at 0 cannot be shown, and the flat part before anything happens is "
+        "left out; the linear axis has both.",
     )
 
 
-def _progress_figure(m: Material, found: Sequence[Curve], axis: Axis, view: str) -> Figure:
-    percent = m.quality.higher and view != "loss"
-    title = {"own": f"{m.quality.name}, own models", "averaged": f"{m.quality.name}, averaged model", "loss": "loss"}[view]
-    return curves_figure(found, m.inks, axis, title, percent=percent) | {"start": onset(found)}
-
-
-def _agreement(m: Material, charts: Charts, scales: Mapping[str, str]) -> Iterator[str]:
+def _agreement(material: Material, charts: Charts, scales: Mapping[str, bool]) -> Iterator[str]:
     """Consensus error."""
     yield "<h2>Consensus: how far the clients' models are apart</h2>"
-    found = {key: _curves(m, AXES[key], "consensus", positive=True) for key in ("delay", "rounds")}
-    if not any(found.values()):
+    panels = {
+        column: _panel(
+            material.groups, (column, ACROSS[column]), ("consensus", CONSENSUS), scales[column]
+        )
+        for column in ("delay", "round")
+    }
+    if not any(panel.lines for panel in panels.values()):
         yield "<p>Wherever they were judged, all models of a run were the same.</p>"
         return
-    cards = []
-    for key, some in found.items():
-        figure = curves_figure(some, m.inks, AXES[key], "consensus error", log_y=True)
-        cards.append(charts.place({"own": figure}, f"Consensus error against {key}", scale=scales[key]))
+    cards = [
+        charts.add({"own": panel}, f"Consensus error against {_NAMES[column]}")
+        for column, panel in panels.items()
+    ]
     yield f'<div class="charts">{"".join(cards)}</div>'
-    yield _caption(
-        "Mean over clients of the squared distance to the averaged model, on a log axis; exact zeros, such as a common "
-        "start, cannot be shown.",
-        _band(m),
+    yield caption(
+        "Mean over clients of the squared distance to the averaged model, on a log axis; exact "
+        "zeros, such as a common start, cannot be shown.",
+        _band(material),
     )
 
 
-def _graph(m: Material, charts: Charts) -> Iterator[str]:
-    found = networks(m.groups)
+def _graph(material: Material) -> Iterator[str]:
+    found = networks(material.groups)
     yield "<h2>The graph</h2>"
     if not found:
         yield "<p>The runs have no graph on record.</p>"
         return
     shown = found[:_MOST_GRAPHS]
-    cards = [charts.place({"own": network_figure(one.network)}, _graph_title(one, m), kind="net") for one in shown]
-    yield f'<div class="charts {("one", "", "three")[len(shown) - 1]}">{"".join(cards)}</div>'
-    stops = ", ".join(f"{colour} {at:.0%}" for at, colour in SCALE)
-    yield (
-        f'<div class="ramp">0 <i style="background:linear-gradient(90deg, {stops})"></i> 1: probability that a client '
-        "computes (d_i, circles) or a link works (b_ij, lines; the thicker, the surer)</div>"
-    )
-    clipped = "; ".join(f"{_seeds(one)}: {_clipped(one)}" for one in shown)
-    said = [f"Probabilities of the first round. Drawn too small and raised to the least allowed: {clipped}."]
+    cards = []
+    for used in shown:
+        title = used.title(material.groups)
+        drawn = still(Picture(title, "", [graph_panel(used.network)]), small=True)
+        cards.append(card(title, drawn))
+    yield _side_by_side(cards)
+    raised = "; ".join(f"{used.seed_text}: {_raised(used)}" for used in shown)
+    sentences = [
+        "Colours: the probability, in the first round, that a client computes (d_i, circles)",
+        "or a link works (b_ij, lines; the thicker, the more likely).",
+        f"Drawn too small and raised to the least allowed: {raised}.",
+    ]
     if len(found) > len(shown):
-        said.append(f"There are {len(found)} different graphs; the first {len(shown)} are shown.")
-    if any(one.network.get("directed") for one in shown):
-        said.append("Arrows point from sender to receiver.")
+        many = f"There are {len(found)} different graphs; the first {len(shown)} are shown."
+        sentences.append(many)
+    if any(used.network.get("directed") for used in shown):
+        sentences.append("Arrows point from sender to receiver.")
     if shown[0].network.get("positions") is None:
-        said.append("No positions were given, so clients stand in a circle.")
-    yield _caption(*said)
+        sentences.append("No positions were given, so clients stand in a circle.")
+    yield caption(*sentences)
 
 
-def _graph_title(one: Drawn, m: Material) -> str:
-    whose = f" ({listed(one.labels)})" if len(one.labels) < len(m.groups) else ""
-    name = str(one.network.get("name", "graph")).replace("_", " ")
-    return capital(f"{name}, {_seeds(one)}{whose}: {plural(link_count(one.network), 'link')}")
+def _raised(used: Used) -> str:
+    """How many probabilities were raised to the least allowed."""
+    clipped = used.network.get("clipped") or {}
+    both = 1 if used.network.get("directed") else 2  # stored, and counted, in each direction
+    clients, links = int(clipped.get("nodes", 0)), int(clipped.get("links", 0)) // both
+    return f"{plural(clients, 'client')}, {plural(links, 'link')}"
 
 
-def _seeds(one: Drawn) -> str:
-    return f"seed{'s' if len(one.seeds) > 1 else ''} {listed(one.seeds)}"
-
-
-def _clipped(one: Drawn) -> str:
-    clipped = one.network.get("clipped") or {}
-    both = 1 if one.network.get("directed") else 2  # links are stored, and counted, in each direction
-    return f"{plural(int(clipped.get('nodes', 0)), 'client')}, {plural(int(clipped.get('links', 0)) // both, 'link')}"
-
-
-def _targets(m: Material) -> Iterator[str]:
-    yield "<h2>Delay to reach a target</h2>"
-    if not m.summary.targets:
-        yield "<p>There is no level between the start and the best that could serve as a target.</p>"
+def _holdings(material: Material) -> Iterator[str]:
+    """How samples were dealt; nothing where it was evenly, or where it is not known."""
+    panels = by_seed(material.groups)
+    if not panels:
         return
-    yield reach_table(m.summary, m.inks)
-    yield _caption(
-        "Median delay over seeds, where a seed that never arrives counts as infinitely late; below it processing + "
-        "transmission of the seed in the middle, and least to largest over the seeds that arrive.",
-        f"A target is reached at the first evaluation at which the {m.quality.name} (mean over clients of each one's own "
-        "model) meets it, so delays are quantised to the evaluation grid.",
-        "The headline speaks of the hardest target that two algorithms reach in the median.",
-    )
+    title = "The data: which client holds which classes"
+    cards = [card("", still(Picture(title, "", [panel]), small=True)) for panel in panels]
+    yield f"<h2>{title}</h2>"
+    yield _side_by_side(cards)
+    more = f"The first {len(panels)} seeds." if len(material.groups[0].runs) > len(panels) else ""
+    yield caption(f"{BUBBLES} {more}".strip())
 
 
-def _equal(m: Material) -> Iterator[str]:
-    yield f"<h2>{capital(m.quality.name)} at equal delay</h2>"
-    if m.summary.equal_delay is None:
-        yield "<p>No run has got beyond a delay of 0.</p>"
-        return
-    yield equal_table(m.summary, m.inks)
-    yield _caption(
-        f"At delay {number(m.summary.equal_delay)}, the largest that every finished run reached, on the straight line "
-        "between the evaluations around it. Own models, mean over clients, unless it says averaged."
-    )
-
-
-def _final(m: Material) -> Iterator[str]:
-    yield "<h2>Final figures</h2>"
-    yield final_table(m.summary, m.inks)
-    yield _caption("At each run's last evaluation: median over seeds, and least to largest.")
-
-
-def _clients(m: Material, charts: Charts) -> Iterator[str]:
-    yield f"<h2>Who is left behind: {m.quality.name} of each client at the end</h2>"
-    if (found := client_figure(m.groups, m.quality)) is None:
+def _clients(material: Material) -> Iterator[str]:
+    """The own model of each client at the end."""
+    quality = material.quality
+    yield f"<h2>Who is left behind: {quality.name} of each client at the end</h2>"
+    if (found := client_panel(material.groups, quality)) is None:
         yield "<p>No run has measured its clients one by one.</p>"
         return
-    figure, seed = found
-    title = f"{capital(m.quality.name)}{' in %' if m.quality.higher else ''} of each client's own model, seed {seed}"
-    height = 76 + 46 * max(2, len(figure["data"][0]["y"]))
-    yield f'<div class="charts">{charts.place({"own": figure}, title, kind="wide", height=height)}</div>'
-    yield _caption(
-        "All models are judged on the same evaluation set. Clients are ordered by d_i, the probability that they compute "
-        "in a round: the least able on the left."
+    panel, seed = found
+    unit = " in %" if quality.higher else ""
+    title = f"{capital(quality.name)}{unit} of each client's own model, seed {seed}"
+    drawn = card(title, still(Picture(title, "", [panel])), "wide")
+    yield f'<div class="charts">{drawn}</div>'
+    yield caption(
+        "All models are judged on the same evaluation set; the darker a cell, the larger its "
+        "number. Clients are ordered by d_i, the probability that they compute in a round: the "
+        "least able on the left."
     )
 
 
-def _theory(m: Material) -> Iterator[str]:
-    if not any(run.advice for group in m.groups for run in group.runs):
-        return
-    yield "<h2>Theory and practice: predicted and measured</h2>"
-    yield theory_table(m.groups, m.inks)
-    yield _caption(
-        "Left of disagreement: how much of the squared distance between models a round leaves at the most, in expectation; "
-        "below it, what the links that really fired in the first rounds leave. Consensus error and loss above the optimum: "
-        "exact where the problem is a small quadratic, else a bound where a theorem holds; measured over the last quarter "
-        "of the evaluations, so a run that has not settled yet lies above. Median over seeds. peerloom advise says more."
-    )
+def _panel(
+    groups: Sequence[Group],
+    across: tuple[str, Along],
+    up: tuple[str, Along],
+    log: bool | None = None,
+) -> Lines:
+    """A panel of curves, empty where no run has them."""
+    found = curve_panel("", groups, across, up, log=log)
+    return found or Lines("", [], across[1], up[1])
 
 
-def _origins(m: Material) -> Iterator[str]:
-    runs = [run for group in m.groups for run in group.runs]
-    yield "<h2>Configuration and sources</h2>"
-    first = f"Configuration of the first run ({escape(runs[0].path.name)})"
-    yield f"<details><summary>{first}</summary>{configuration(runs[0])}</details>"
-    rows = [[escape(key), escape(told)] for key, told in differences(m.groups)]
-    if rows:
-        yield f"<h3>What differs between runs</h3>{table(['setting', 'values'], rows, 'words')}"
-    yield f"<h3>Algorithms and references</h3>{references(m.groups)}"
-    yield f"<details><summary>What each figure means</summary>{glossary()}</details>"
-    yield f"<h3>Made with</h3>{versions(runs)}"
+def _side_by_side(cards: Sequence[str]) -> str:
+    beside = "three" if len(cards) == 3 else ""
+    return f'<div class="charts {beside}">{"".join(cards)}</div>'
 
 
-def _curves(m: Material, axis: Axis, name: str, *, positive: bool = False) -> list[Curve]:
-    return [found for group in m.groups if (found := curve(group, axis.column, name, positive=positive))]
-
-
-def _band(m: Material) -> str:
-    if all(len(group.runs) < 2 for group in m.groups):
+def _band(material: Material) -> str:
+    if all(len(group.runs) < 2 for group in material.groups):
         return "One seed each, so there is no band."
-    return "Line: median over seeds. Band: least to largest, over the range that all seeds of the algorithm cover."
-
-
-def _caption(*sentences: str) -> str:
-    return f'<p class="caption">{escape(" ".join(sentences))}</p>'
+    return (
+        "Line: median over seeds. Band: least to largest, over the range that all seeds of the "
+        "algorithm cover."
+    )

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from .groups import Group, column, seed_of
+from .network import link_count
 from .summary import Summary
 from .wording import capital, count_of, listed, plural
 
-__all__ = ["basis", "compared", "link_count"]
+__all__ = ["basis", "compared"]
 
 
 def compared(groups: Sequence[Group]) -> str:
@@ -33,20 +34,12 @@ def compared(groups: Sequence[Group]) -> str:
 
 
 def basis(summary: Summary) -> str:
-    """What the words of the headline mean."""
+    """How the numbers of the headline are defined."""
     seeds = {seed for one in summary.final for seed in one.seeds}
     over = f"; medians over {len(seeds)} seeds" if len(seeds) > 1 else ""
     kind = "" if summary.quality == "loss" else ", on the evaluation set"
-    return f"{capital(summary.quality)}: mean over clients of each one's own model{kind}. Delay: as run{over}."
-
-
-def link_count(network: dict[str, Any]) -> int:
-    """Links of a network; the two directions of an undirected one count once."""
-    found = 0
-    for layer in network["layers"].values():
-        pairs = list(zip(layer["source"], layer["target"], strict=True))
-        found += len(pairs) if network.get("directed") else len({tuple(sorted(pair)) for pair in pairs})
-    return found
+    judged = f"{capital(summary.quality)}: mean over clients of each one's own model{kind}."
+    return f"{judged} Delay: as run{over}."
 
 
 def _problem(given: Any) -> str:
@@ -55,16 +48,20 @@ def _problem(given: Any) -> str:
         return str(given or "a problem that was not recorded")
     kind = str(given.get("name", "problem"))
     model, data, deal = (_named(given.get(key)) for key in ("model", "data", "partition"))
-    said = f"{kind.lower()} of {data}" if data else kind.lower()
-    said += f" with model {model}" if model else ""
-    return said + (f", samples dealt by {deal}" if deal else "")
+    text = f"{kind.lower()} of {data}" if data else kind.lower()
+    text += f" with model {model}" if model else ""
+    return text + (f", samples dealt by {deal}" if deal else "")
 
 
 def _named(given: Any) -> str:
     """A part by its name and its arguments: Labels(per_client = 1)."""
     if not isinstance(given, dict):
         return "" if given is None else str(given)
-    simple = {key: value for key, value in given.items() if key != "name" and not isinstance(value, list | dict)}
+    simple = {
+        key: value
+        for key, value in given.items()
+        if key != "name" and not isinstance(value, list | dict)
+    }
     rest = ", ".join(f"{key} = {value}" for key, value in simple.items())
     return f"{given.get('name', '')}({rest})" if rest else str(given.get("name", ""))
 

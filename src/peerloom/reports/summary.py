@@ -1,4 +1,4 @@
-"""The tables of a comparison as data: what was reached when, what it came to, and who was ahead at equal delay."""
+"""The tables of a comparison as data: delays to targets, final figures, equal delay."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FINAL = (
 
 @dataclass(frozen=True)
 class Final:
-    """Where one algorithm's runs stand at their last evaluation."""
+    """The figures of one algorithm at the last evaluation of its runs."""
 
     label: str
     algorithm: str
@@ -47,7 +47,7 @@ class Final:
 
 @dataclass(frozen=True)
 class Equal:
-    """One algorithm's quality at the delay at which all are compared."""
+    """The quality of one algorithm at the delay at which all are compared."""
 
     label: str
     seeds: int
@@ -58,7 +58,7 @@ class Equal:
 
 @dataclass(frozen=True)
 class Summary:
-    """All tables of a comparison. Everything is over seeds: median, least and largest."""
+    """All tables of a comparison, over seeds: median, least and largest."""
 
     quality: str  # what models are judged by: accuracy, or loss where there is none
     headline: tuple[str, ...]
@@ -70,22 +70,31 @@ class Summary:
     final: tuple[Final, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same in lists, dictionaries, numbers and words, as JSON has them."""
+        """The summary as JSON has it: lists, dictionaries, numbers and strings."""
         plain: dict[str, Any] = _plain(dataclasses.asdict(self))
         return plain
 
 
 def summary(runs: list[Run], targets: Sequence[float] | None = None) -> Summary:
-    """The tables of these runs. `targets` are levels to be reached; by default round ones that somebody reaches."""
+    """The tables of these runs.
+
+    `targets` are levels to be reached; by default round levels that some algorithm reaches.
+    """
     groups, quality = grouped(runs), quality_of(runs)
     measured = any(len(run.metrics) for run in runs)
-    levels = choose_targets(groups, quality) if targets is None else sorted(targets, reverse=not quality.higher)
+    if targets is None:
+        levels = choose_targets(groups, quality)
+    else:
+        levels = sorted(targets, reverse=not quality.higher)
     reached = [reach(group, level, quality) for level in levels for group in groups]
     delay = _common_delay(groups)
     equal = [_equal(group, delay, quality) for group in groups] if delay else []
+    sentences = ["Nothing is evaluated yet."]
+    if measured:
+        sentences = headline(quality, levels, reached, delay, equal)
     return Summary(
         quality=quality.name,
-        headline=tuple(headline(quality, levels, reached, delay, equal) if measured else ("Nothing is evaluated yet.",)),
+        headline=tuple(sentences),
         notes=tuple(_notes(groups, quality if measured else None)),
         targets=tuple(levels),
         reach=tuple(reached),
@@ -96,20 +105,34 @@ def summary(runs: list[Run], targets: Sequence[float] | None = None) -> Summary:
 
 
 def _common_delay(groups: Sequence[Group]) -> float | None:
-    """The largest delay that all finished runs reached; of all runs, where none is finished."""
-    ends = [(run, float(column(run, "delay")[-1])) for group in groups for run in group.runs if len(run.metrics)]
+    """The largest delay that all finished runs reached, or all runs if none is finished."""
+    ends = [
+        (run, float(column(run, "delay")[-1]))
+        for group in groups
+        for run in group.runs
+        if len(run.metrics)
+    ]
     moved = [(run, end) for run, end in ends if end > 0]
-    return min((end for run, end in moved if not unfinished(run)), default=min((end for _, end in moved), default=None))
+    return min(
+        (end for run, end in moved if not unfinished(run)),
+        default=min((end for _, end in moved), default=None),
+    )
 
 
 def _equal(group: Group, delay: float, quality: Quality) -> Equal:
-    own, averaged = ({seed_of(run): _at(run, delay, name) for run in group.runs} for name in (quality.own, quality.averaged))
-    over, whole = (spread([value for value in found.values() if value is not None]) for found in (own, averaged))
+    own, averaged = (
+        {seed_of(run): _at(run, delay, name) for run in group.runs}
+        for name in (quality.own, quality.averaged)
+    )
+    over, whole = (
+        spread([value for value in found.values() if value is not None])
+        for found in (own, averaged)
+    )
     return Equal(group.label, len(own), over, own, whole)
 
 
 def _at(run: Run, delay: float, name: str) -> float | None:
-    """A column at a delay, on the straight line between the evaluations around it; None beyond the run's end."""
+    """A column at a delay, interpolated linearly between evaluations; None beyond the end."""
     x, y = column(run, "delay"), column(run, name)
     known = np.isfinite(x) & np.isfinite(y)
     x, y = x[known], y[known]
@@ -125,25 +148,29 @@ def _at(run: Run, delay: float, name: str) -> float | None:
 def _final(group: Group) -> Final:
     measured = [run for run in group.runs if len(run.metrics)]
     figures = {name: spread([column(run, name)[-1] for run in measured]) for name in FINAL}
-    late = sum(unfinished(run) for run in group.runs)
-    return Final(group.label, group.algorithm, tuple(seed_of(run) for run in group.runs), late, figures)
+    seeds, late = tuple(map(seed_of, group.runs)), sum(map(unfinished, group.runs))
+    return Final(group.label, group.algorithm, seeds, late, figures)
 
 
 def _notes(groups: Sequence[Group], quality: Quality | None) -> list[str]:
-    """What a reader must know before believing the figures."""
+    """What a reader must know before trusting the figures."""
     notes = []
     if quality is LOSS:
-        notes.append("The problem has no accuracy, or not all runs measured it, so models are judged by their loss.")
+        notes.append(
+            "The problem has no accuracy, or not all runs measured it, "
+            "so models are judged by their loss."
+        )
     for group in groups:
         for run in group.runs:
             name = f"{group.label}, seed {seed_of(run)}"
             if not len(run.metrics):
                 notes.append(f"{name}: no evaluation yet.")
             if unfinished(run):
+                status = run.info.get("status", "status unknown")
                 at = f" at round {number(column(run, 'round')[-1])}" if len(run.metrics) else ""
                 if run.info.get("status") == "diverged":
                     at = f" in round {run.info.get('round', 'unknown')}"
-                notes.append(f"{name}: {run.info.get('status', 'status unknown')}{at}, so its figures are not final.")
+                notes.append(f"{name}: {status}{at}, so its figures are not final.")
     return notes
 
 

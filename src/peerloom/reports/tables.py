@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 
 from ..measures import METRICS
+from .colours import Colours
 from .groups import ACCURACY, LOSS, Quality
 from .summary import FINAL, Summary
 from .targets import Reach, Spread
 from .wording import duration, number, percent, size
 
 __all__ = ["equal_table", "final_table", "quality_named", "reach_table", "swatch", "table"]
-
-Inks = Mapping[str, tuple[str, str]]
 
 # How the columns of the final figures are called and written.
 _WRITTEN: dict[str, tuple[str, Callable[[float | None], str]]] = {
@@ -32,45 +31,56 @@ _WRITTEN: dict[str, tuple[str, Callable[[float | None], str]]] = {
 
 
 def quality_named(name: str) -> Quality:
-    """The quality a summary speaks of."""
+    """The quality by which a summary judges models."""
     return ACCURACY if name == ACCURACY.name else LOSS
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
     """A table of cells that are HTML already; the first cell of a row is its name."""
     top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
-    body = "".join(
-        f'<tr><th scope="row">{row[0]}</th>' + "".join(f"<td>{cell}</td>" for cell in row[1:]) + "</tr>" for row in rows
-    )
-    return f'<div class="scroll"><table class="{kind}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    lines = [(row[0], "".join(f"<td>{cell}</td>" for cell in row[1:])) for row in rows]
+    body = "".join(f'<tr><th scope="row">{name}</th>{cells}</tr>' for name, cells in lines)
+    parts = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="scroll"><table class="{kind}">{parts}</table></div>'
 
 
-def swatch(label: str, inks: Inks) -> str:
+def swatch(label: str, colours: Colours) -> str:
     """An algorithm's name with its colour."""
-    ink, dash = inks[label]
-    gaps = f"repeating-linear-gradient(90deg, {ink} 0 3px, transparent 3px 5px)"
-    return f'<span class="ink" style="background:{ink if dash == "solid" else gaps}"></span>{escape(label)}'
+    colour, dashes = colours[label]
+    gaps = f"repeating-linear-gradient(90deg, {colour} 0 3px, transparent 3px 5px)"
+    background = gaps if dashes else colour
+    return f'<span class="swatch" style="background:{background}"></span>{escape(label)}'
 
 
-def reach_table(summary: Summary, inks: Inks) -> str:
+def reach_table(summary: Summary, colours: Colours) -> str:
     """Delay to each target: overall, then its parts, then the range."""
     quality = quality_named(summary.quality)
-    head = ["algorithm", *(escape(f"{quality.name} {quality.text(target)}") for target in summary.targets)]
+    head = [
+        "algorithm",
+        *(escape(f"{quality.name} {quality.text(target)}") for target in summary.targets),
+    ]
     soonest = {target: _soonest(summary.reach, target) for target in summary.targets}
     rows = []
     for final in summary.final:
         mine = {one.target: one for one in summary.reach if one.label == final.label}
-        cells = [_reach_cell(mine[target], mine[target].delay.median == soonest[target]) for target in summary.targets]
-        rows.append([swatch(final.label, inks), *cells])
+        cells = [
+            _reach_cell(mine[target], mine[target].delay.median == soonest[target])
+            for target in summary.targets
+        ]
+        rows.append([swatch(final.label, colours), *cells])
     return table(head, rows, "reach")
 
 
-def final_table(summary: Summary, inks: Inks) -> str:
-    """Where everybody stands at the last evaluation."""
+def final_table(summary: Summary, colours: Colours) -> str:
+    """All figures at the last evaluation."""
     head = ["at the end"]
     for one in summary.final:
-        late = f'<small class="warn">{one.unfinished} of {len(one.seeds)} unfinished</small>' if one.unfinished else ""
-        head.append(swatch(one.label, inks) + late)
+        late = (
+            f'<small class="warn">{one.unfinished} of {len(one.seeds)} unfinished</small>'
+            if one.unfinished
+            else ""
+        )
+        head.append(swatch(one.label, colours) + late)
     rows = []
     for name in FINAL:
         if any(one.figures[name].count for one in summary.final):
@@ -80,8 +90,8 @@ def final_table(summary: Summary, inks: Inks) -> str:
     return table(head, rows, "final")
 
 
-def equal_table(summary: Summary, inks: Inks) -> str:
-    """Everybody at the same delay, and each seed by itself."""
+def equal_table(summary: Summary, colours: Colours) -> str:
+    """The quality at the same delay: median, and each seed alone."""
     quality = quality_named(summary.quality)
     seeds = list(dict.fromkeys(seed for one in summary.at_equal_delay for seed in one.by_seed))
     medians = [one.value.median for one in summary.at_equal_delay if one.value.median is not None]
@@ -91,20 +101,31 @@ def equal_table(summary: Summary, inks: Inks) -> str:
         middle = quality.text(one.value.median)
         first = f"<b>{middle}</b>" if one.value.median == best else middle
         each = [quality.text(one.by_seed.get(seed)) for seed in seeds]
-        rows.append([swatch(one.label, inks), first, *each, quality.text(one.averaged.median)])
-    head = ["algorithm", "median", *(escape(f"seed {seed}") for seed in seeds), "averaged model, median"]
+        rows.append([swatch(one.label, colours), first, *each, quality.text(one.averaged.median)])
+    head = [
+        "algorithm",
+        "median",
+        *(escape(f"seed {seed}") for seed in seeds),
+        "averaged model, median",
+    ]
     return table(head, rows)
 
 
 def _soonest(reached: Sequence[Reach], target: float) -> float | None:
-    medians = [one.delay.median for one in reached if one.target == target and one.delay.median is not None]
+    medians = [
+        one.delay.median for one in reached if one.target == target and one.delay.median is not None
+    ]
     return min(medians, default=None)
 
 
 def _reach_cell(one: Reach, best: bool) -> str:
     if not one.reached:
         return '<span class="none">not reached</span>'
-    partly = "" if one.reached == one.seeds else f'<small class="warn">{one.reached} of {one.seeds} seeds</small>'
+    partly = (
+        ""
+        if one.reached == one.seeds
+        else f'<small class="warn">{one.reached} of {one.seeds} seeds</small>'
+    )
     low, high = number(one.delay.low), number(one.delay.high)
     span = low if low == high else f"{low} to {high}"
     if one.delay.median is None:

@@ -1,4 +1,4 @@
-"""Levels worth reaching, and what it took to reach them."""
+"""Targets: levels of quality, and the delay until runs reached them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Reach:
-    """What one algorithm took to one target. A seed that never got there counts as infinitely late in the median.
+    """The delay of one algorithm to one target.
 
-    The parts are those of the seed in the middle (of both, where there are two), so they add up to the median.
+    A seed that never reaches it counts as infinitely late in the median. The parts are those of
+    the seed in the middle (of both, where there are two), so they add up to the median.
     """
 
     label: str
@@ -57,7 +58,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def choose_targets(groups: Sequence[Group], quality: Quality) -> list[float]:
-    """Up to four round levels between the start and the best that an algorithm reaches in most of its seeds."""
+    """Up to four round levels between the start and the best that most seeds of a group reach."""
     runs = [run for group in groups for run in group.runs if len(run.metrics)]
     starts = [value for run in runs if math.isfinite(value := column(run, quality.own)[0])]
     bests = [best for group in groups if math.isfinite(best := _usual_best(group, quality))]
@@ -80,7 +81,7 @@ def reach(group: Group, target: float, quality: Quality) -> Reach:
 
 
 def _first(run: Run, target: float, quality: Quality) -> tuple[float, float, float] | None:
-    """Overall, processing and transmission delay when the target was first seen to be met."""
+    """Overall, processing and transmission delay at the first evaluation that met the target."""
     met = np.flatnonzero(quality.met(column(run, quality.own), target))
     if not len(met):
         return None
@@ -92,14 +93,16 @@ def _first(run: Run, target: float, quality: Quality) -> tuple[float, float, flo
 
 
 def _middle(hits: list[tuple[float, float, float] | None]) -> list[tuple[float, float, float]]:
-    """The middle entry, or both of them; none where one of them never arrived."""
+    """The entry in the middle, or both; empty where one of them never reached the target."""
     pick = hits[(len(hits) - 1) // 2 : len(hits) // 2 + 1]
     return [hit for hit in pick if hit is not None] if None not in pick else []
 
 
 def _usual_best(group: Group, quality: Quality) -> float:
     """The best level that more than half of the seeds reach."""
-    bests = [best for run in group.runs if math.isfinite(best := quality.best(column(run, quality.own)))]
+    bests = [
+        best for run in group.runs if math.isfinite(best := quality.best(column(run, quality.own)))
+    ]
     if not bests:
         return float("nan")
     return median_low(bests) if quality.higher else -median_low([-best for best in bests])
@@ -126,5 +129,7 @@ def _loss_levels(start: float, best: float) -> list[float]:
     if not gap > 0:
         return []
     digits = 3 - math.floor(math.log10(gap))
-    levels = [math.ceil((best + share * gap) * 10**digits) / 10**digits for share in (0.5, 0.1, 0.01)]
+    levels = [
+        math.ceil((best + share * gap) * 10**digits) / 10**digits for share in (0.5, 0.1, 0.01)
+    ]
     return [level for level in dict.fromkeys(levels) if level < start]

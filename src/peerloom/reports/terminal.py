@@ -15,7 +15,7 @@ __all__ = ["render"]
 
 
 def render(summary: Summary) -> RenderableType:
-    """The headline, the final figures, the delays to the targets, and what to beware of. Nothing is read as markup."""
+    """Headline, final figures, delays to targets and notes; no text is read as markup."""
     quality = ACCURACY if summary.quality == ACCURACY.name else LOSS
     parts: list[RenderableType] = [Text(sentence) for sentence in summary.headline]
     parts.append(_finals(summary, quality))
@@ -42,11 +42,17 @@ def _finals(summary: Summary, quality: Quality) -> Table:
 
 
 def _seeds(one: Final) -> str:
-    return f"{len(one.seeds)} ({one.unfinished} unfinished)" if one.unfinished else str(len(one.seeds))
+    return (
+        f"{len(one.seeds)} ({one.unfinished} unfinished)" if one.unfinished else str(len(one.seeds))
+    )
 
 
 def _reaches(summary: Summary, quality: Quality) -> Table:
-    table = Table(title=f"Delay to reach {quality.name}, median over seeds", title_justify="left", title_style="bold")
+    table = Table(
+        title=f"Delay to reach {quality.name}, median over seeds",
+        title_justify="left",
+        title_style="bold",
+    )
     table.add_column("algorithm", overflow="fold")
     for target in summary.targets:
         table.add_column(quality.text(target), justify="right")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..runs import Run
+from .colours import Colours
 from .groups import Group, column
 from .tables import swatch, table
 from .wording import number
@@ -16,16 +17,22 @@ from .wording import number
 __all__ = ["measured_floor", "theory_table"]
 
 
-def theory_table(groups: Sequence[Group], inks: Mapping[str, tuple[str, str]]) -> str:
+def theory_table(groups: Sequence[Group], colours: Colours) -> str:
     """One row per algorithm: contraction, floors and the theorem, predicted and measured."""
-    head = ["algorithm", "left of disagreement", "consensus error", "loss above the optimum", "theorem"]
-    rows = [[swatch(group.label, inks), *_cells(group.runs)] for group in groups]
-    told = [k for k in range(len(head)) if any(row[k] not in ("", "n/a") for row in rows)]  # no column of nothing
-    return table([head[k] for k in told], [[row[k] for k in told] for row in rows], "theory")
+    head = [
+        "algorithm",
+        "left of disagreement",
+        "consensus error",
+        "loss above the optimum",
+        "theorem",
+    ]
+    rows = [[swatch(group.label, colours), *_cells(group.runs)] for group in groups]
+    filled = [k for k in range(len(head)) if any(row[k] not in ("", "n/a") for row in rows)]
+    return table([head[k] for k in filled], [[row[k] for k in filled] for row in rows], "theory")
 
 
 def measured_floor(run: Run, name: str) -> float | None:
-    """The mean of a column over the last quarter of the evaluations; None where it was not measured."""
+    """The mean of a column over the last quarter of the evaluations; None if not measured."""
     values = column(run, name)
     late = values[-max(1, len(values) // 4) :]
     late = late[np.isfinite(late)]
@@ -33,11 +40,11 @@ def measured_floor(run: Run, name: str) -> float | None:
 
 
 def _cells(runs: Sequence[Run]) -> list[str]:
-    told = [run for run in runs if run.advice]
-    if not told:
+    advised = [run for run in runs if run.advice]
+    if not advised:
         return ["", "", "", "no prediction was kept"]
-    skipped = [text for run in told for text in run.advice.get("skipped", [])]
-    if all("contraction" not in run.advice for run in told):
+    skipped = [text for run in advised for text in run.advice.get("skipped", [])]
+    if all("contraction" not in run.advice for run in advised):
         return [
             "",
             _pair(None, _median(runs, lambda run: measured_floor(run, "consensus"))),
@@ -46,23 +53,33 @@ def _cells(runs: Sequence[Run]) -> list[str]:
         ]
     return [
         _pair(
-            _median(told, lambda run: _number(run.advice["contraction"]["per_round"])),
-            _median(told, lambda run: _number(run.advice["contraction"]["drawn"])),
+            _median(advised, lambda run: _number(run.advice["contraction"]["per_round"])),
+            _median(advised, lambda run: _number(run.advice["contraction"]["drawn"])),
             measure="as links fired",
         ),
         _pair(
-            _median(told, lambda run: _floor(run, "consensus")),
-            _median(told, lambda run: measured_floor(run, "consensus")),
-            bound=not told[0].advice.get("exact"),
+            _median(advised, lambda run: _floor(run, "consensus")),
+            _median(advised, lambda run: measured_floor(run, "consensus")),
+            bound=not advised[0].advice.get("exact"),
         ),
-        _pair(_median(told, lambda run: _floor(run, "excess")), _median(told, _excess)),
-        _theorem(told[0].advice),
+        _pair(_median(advised, lambda run: _floor(run, "excess")), _median(advised, _excess)),
+        _theorem(advised[0].advice),
     ]
 
 
-def _pair(predicted: float | None, measured: float | None, *, bound: bool = False, measure: str = "measured") -> str:
-    """Predicted above measured."""
-    first = "" if predicted is None else f"{'at most ' if bound else ''}{number(predicted)}<small>predicted</small>"
+def _pair(
+    predicted: float | None,
+    measured: float | None,
+    *,
+    bound: bool = False,
+    measure: str = "measured",
+) -> str:
+    """A cell with the prediction above the measurement."""
+    first = (
+        ""
+        if predicted is None
+        else f"{'at most ' if bound else ''}{number(predicted)}<small>predicted</small>"
+    )
     second = "" if measured is None else f"{number(measured)}<small>{measure}</small>"
     return first + second or "n/a"
 

@@ -1,4 +1,4 @@
-"""Numbers and lists in words: one way to write them on the page and in the terminal."""
+"""Numbers and lists as text, written alike on the page and in the terminal."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def number(value: float | None) -> str:
-    """Three significant digits below a thousand, whole numbers with separators above, powers of ten far out.
+    """Three significant digits below 1,000, whole numbers above, powers of ten far out.
 
-    >>> [number(v) for v in (3498.14, 12.688, 0.0421, 2.5e-7, 0.0, None)]
-    ['3,498', '12.7', '0.0421', '2.5e-07', '0', 'n/a']
+    >>> [number(v) for v in (3498.14, 999.7, 12.688, 0.0421, 2.5e-7, 0.0, None)]
+    ['3,498', '1,000', '12.7', '0.0421', '2.5e-07', '0', 'n/a']
     """
     if value is None or math.isnan(value):
         return "n/a"
@@ -35,7 +35,7 @@ def number(value: float | None) -> str:
     size = abs(value)
     if size >= 1e7 or 0 < size < 1e-4:
         return f"{value:.3g}"
-    return f"{value:,.0f}" if size >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if size >= 999.5 else f"{value:.3g}"
 
 
 def percent(share: float | None) -> str:
@@ -59,7 +59,7 @@ def points(difference: float) -> str:
 
 
 def size(count: float | None) -> str:
-    """Bytes with the unit that suits them.
+    """A number of bytes in a suitable unit.
 
     >>> [size(v) for v in (512, 12_345_678)]
     ['512 B', '12.3 MB']
@@ -76,7 +76,7 @@ def duration(seconds: float | None) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time in the unit that people would use.
+    """A length of time in a suitable unit.
 
     >>> span(0.004), span(90), span(1800), span(86400)
     ('0.004 s', '90 s', '30 min', '24 h')
@@ -88,7 +88,7 @@ def span(seconds: float) -> str:
 
 
 def times(factor: float) -> str:
-    """A factor as one says it.
+    """A factor as text.
 
     >>> times(5.078), times(31.2)
     ('5.1 times', '31 times')
@@ -112,7 +112,7 @@ def count_of(counts: Sequence[int], word: str) -> str:
 
 
 def capital(text: str) -> str:
-    """The text with a capital first; the rest stays as it is.
+    """The text with its first letter a capital.
 
     >>> capital("geometric, DSpodFL")
     'Geometric, DSpodFL'
