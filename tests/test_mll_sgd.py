@@ -199,7 +199,11 @@ def test_a_file_makes_the_same_hubs_again():
 
 def test_a_report_can_be_written(tmp_path):
     pl.simulate(experiment(rounds=7), out=tmp_path)
-    assert write_report([RunFolder(tmp_path).read()], tmp_path / "page.html", "hubs").exists()
+    run = RunFolder(tmp_path).read()
+    text = write_report([run], tmp_path / "page.html", "hubs").read_text()
+    hubs = run.network["rows"] - len(run.network["node_probability"])
+    assert text.count("<title>hub ") == hubs > 0
+    assert "layer up: works with probability" in text
 
 
 @pytest.mark.parametrize(

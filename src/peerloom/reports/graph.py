@@ -17,11 +17,12 @@ __all__ = ["draw_graph"]
 Floats = NDArray[np.float64]
 
 _SHADES = 12  # links are drawn in so many groups of similar probability, not one by one
-_MOST_TARGETS = 2000  # links with a tooltip: with more, nobody could point at a single one
+_MOST_TARGETS = 2000  # links with a tooltip: with more, no single one can be pointed at
 _MOST_ARROWS = 600
 _MOST_NAMED = 40  # clients whose numbers can be read
 _RAMP = 30.0  # height of the colour ramp below the graph
 _MARGIN = 16.0
+_HUB = "#6b7580"
 
 
 def draw_graph(canvas: Canvas, panel: Graph, region: Region) -> None:
@@ -34,7 +35,7 @@ def draw_graph(canvas: Canvas, panel: Graph, region: Region) -> None:
         with canvas.group('stroke="#000" stroke-opacity="0" stroke-width="9"'):
             for link, (start, end) in zip(panel.links, ends, strict=True):
                 canvas.target(_point(start), _point(end), _link_tooltip(link, panel.directed))
-    _draw_clients(canvas, panel, points)
+    _draw_rows(canvas, panel, points)
     _draw_ramp(canvas, region)
 
 
@@ -86,16 +87,22 @@ def _arrow(start: Floats, end: Floats, size: float) -> list[tuple[float, float]]
     return [_point(corner) for corner in corners]
 
 
-def _draw_clients(canvas: Canvas, panel: Graph, points: Floats) -> None:
-    few = len(points) <= _MOST_NAMED
-    for client, (point, share) in enumerate(zip(points, panel.probabilities, strict=True)):
+def _draw_rows(canvas: Canvas, panel: Graph, points: Floats) -> None:
+    """Draw clients as circles and hubs as diamonds, with their numbers where these can be read."""
+    few, clients = len(points) <= _MOST_NAMED, len(panel.probabilities)
+    for row, point in enumerate(points):
         x, y = _point(point)
-        tooltip = f"client {client}: computes with probability d = {share:.3g}"
-        with canvas.group('class="pl-r" stroke-width="2"'):
-            canvas.dot(x, y, 11 if few else 5, ramp(share), tooltip)
-        if few:
+        if row >= clients:
+            canvas.diamond(x, y, _HUB, f"hub {row}", 12 if few else 6)
+            kind = "t"
+        else:
+            share = panel.probabilities[row]
             kind = "#ffffff" if share > 0.75 else "#1c2126"
-            canvas.text(x, y + 4, str(client), size=11, anchor="middle", kind=kind)
+            tooltip = f"client {row}: computes with probability d = {share:.3g}"
+            with canvas.group('class="pl-r" stroke-width="2"'):
+                canvas.dot(x, y, 11 if few else 5, ramp(share), tooltip)
+        if few:
+            canvas.text(x, y + 4, str(row), size=11, anchor="middle", kind=kind)
 
 
 def _draw_ramp(canvas: Canvas, region: Region) -> None:

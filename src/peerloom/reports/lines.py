@@ -16,7 +16,7 @@ from .wording import number
 __all__ = ["Frame", "draw_axes", "draw_lines", "frame_of", "has_band", "stroke_of"]
 
 _TICKS_APART = 38  # pixels between the ticks of the vertical axis
-_FIRST, _OTHERS = 2.6, 1.7  # width of the first line of a legend and of the others
+_FIRST, _OTHERS = 3.0, 2.0  # width of the first line of a legend and of the others
 
 
 @dataclass(frozen=True)

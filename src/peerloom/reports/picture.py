@@ -190,7 +190,8 @@ class Link:
 class Graph:
     """Clients and the links between them, coloured by the probability that each of them acts.
 
-    Positions have their second coordinate upwards. A link without direction is listed once.
+    Positions have their second coordinate upwards; those beyond the clients' probabilities are
+    hubs. A link without direction is listed once.
     """
 
     title: str
@@ -200,13 +201,15 @@ class Graph:
     directed: bool = False
 
     def records(self) -> Iterator[Record]:
-        """Every client, then every link."""
-        named = zip(self.positions, self.probabilities, strict=True)
-        for client, ((x, y), probability) in enumerate(named):
-            yield {"client": client, "x": x, "y": y, "probability": probability}
+        """Every client and hub by its row, then every link."""
+        for row, (x, y) in enumerate(self.positions):
+            hub = row >= len(self.probabilities)
+            share = {} if hub else {"probability": self.probabilities[row]}
+            yield {"kind": "hub" if hub else "client", "row": row, "x": x, "y": y, **share}
         for link in self.links:
-            ends = {"source": link.source, "target": link.target, "layer": link.layer}
-            yield {**ends, "probability": link.probability, "weight": link.weight}
+            ends = {"kind": "link", "source": link.source, "target": link.target}
+            about = {"probability": link.probability, "weight": link.weight, "layer": link.layer}
+            yield {**ends, **about}
 
 
 Panel = Lines | Dots | Cells | Bars | Bubbles | Graph

@@ -139,6 +139,8 @@ def _graph(material: Material) -> Iterator[str]:
         sentences.append(many)
     if any(used.network.get("directed") for used in shown):
         sentences.append("Arrows point from sender to receiver.")
+    if any(used.network["rows"] > len(used.network["node_probability"]) for used in shown):
+        sentences.append("Diamonds are hubs.")
     if shown[0].network.get("positions") is None:
         sentences.append("No positions were given, so clients stand in a circle.")
     yield caption(*sentences)

@@ -60,7 +60,7 @@ def _named(given: Any) -> str:
     simple = {
         key: value
         for key, value in given.items()
-        if key != "name" and not isinstance(value, list | dict)
+        if key != "name" and value is not False and not isinstance(value, list | dict)
     }
     rest = ", ".join(f"{key} = {value}" for key, value in simple.items())
     return f"{given.get('name', '')}({rest})" if rest else str(given.get("name", ""))
