@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
@@ -57,21 +58,25 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         """The pixel of a value."""
-        low, high, here = (
-            (math.log10(v) for v in (self.low, self.high, value))
-            if self.along.log
-            else (self.low, self.high, value)
-        )
+        low, high = self._ends
+        here = math.log10(value) if self.along.log else value
         return self.start + (self.end - self.start) * (here - low) / ((high - low) or 1.0)
 
     def holds(self, value: float) -> bool:
         """Whether a value can be shown."""
         if not math.isfinite(value) or (self.along.log and value <= 0):
             return False
-        values = (self.low, self.high, value)
-        low, high, here = (math.log10(v) if self.along.log else v for v in values)
+        low, high = self._ends
+        here = math.log10(value) if self.along.log else value
         slack = 1e-9 * abs(high - low)
         return low - slack <= here <= high + slack
+
+    @cached_property
+    def _ends(self) -> tuple[float, float]:
+        """The values at both ends, or their logarithms on a log axis."""
+        if self.along.log:
+            return math.log10(self.low), math.log10(self.high)
+        return self.low, self.high
 
     def ticks(self, most: int) -> list[float]:
         """Round values, about as many as there is room for."""
