@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -14,6 +15,8 @@ from .scales import Scale, span_of, tick_texts, value_text
 from .wording import number
 
 __all__ = ["Frame", "draw_axes", "draw_lines", "frame_of", "has_band", "stroke_of"]
+
+Row = tuple[float, float, float, float]  # x, y, low and high
 
 _TICKS_APART = 38  # pixels between the ticks of the vertical axis
 _FIRST, _OTHERS = 3.0, 2.0  # width of the first line of a legend and of the others
@@ -62,13 +65,18 @@ def draw_axes(canvas: Canvas, panel: Lines, frame: Frame) -> None:
 
 def draw_lines(canvas: Canvas, panel: Lines, frame: Frame, colours: Colours) -> None:
     """Draw bands, then lines and marks above them; the first line on top."""
-    for line in reversed(panel.lines):
+    known = [(line, _known(frame, line)) for line in reversed(panel.lines)]
+    for line, rows in known:
         if has_band(line):
             with canvas.group(f'data-label="{escape(line.label)}"'):
-                _draw_band(canvas, frame, line, colours[line.label][0])
-    for line in reversed(panel.lines):
+                _draw_band(canvas, frame, rows, colours[line.label][0])
+    for line, rows in known:
         with canvas.group(f'data-label="{escape(line.label)}"'):
-            _draw_line(canvas, panel, frame, line, colours)
+            stroke = stroke_of(line.label, colours)
+            points = [(frame.x(x), frame.y(y)) for x, y, _, _ in rows]
+            canvas.line(points, stroke["colour"], dash=stroke["dash"], width=stroke["width"])
+            if line.marked or len(rows) == 1:
+                _draw_marks(canvas, panel, frame, line.label, rows, stroke["colour"])
     for line in panel.lines:
         for x, y in line.paper:
             if frame.holds(x, y):
@@ -89,26 +97,25 @@ def stroke_of(label: str, colours: Colours) -> dict[str, Any]:
     return {"colour": colour, "dash": dash, "width": _FIRST if first else _OTHERS}
 
 
-def _draw_band(canvas: Canvas, frame: Frame, line: Line, colour: str) -> None:
-    rows = _known(frame, line)
+def _draw_band(canvas: Canvas, frame: Frame, rows: Sequence[Row], colour: str) -> None:
     there = [(frame.x(x), frame.y(high)) for x, _, _, high in rows]
     back = [(frame.x(x), frame.y(low)) for x, _, low, _ in reversed(rows)]
     canvas.area([*there, *back], colour)
 
 
-def _draw_line(canvas: Canvas, panel: Lines, frame: Frame, line: Line, colours: Colours) -> None:
-    stroke, rows, unit = stroke_of(line.label, colours), _known(frame, line), panel.up.unit
-    points = [(frame.x(x), frame.y(y)) for x, y, _, _ in rows]
-    canvas.line(points, stroke["colour"], dash=stroke["dash"], width=stroke["width"])
-    for x, y, low, high in rows if line.marked or len(rows) == 1 else []:
+def _draw_marks(
+    canvas: Canvas, panel: Lines, frame: Frame, label: str, rows: Sequence[Row], colour: str
+) -> None:
+    unit = panel.up.unit
+    for x, y, low, high in rows:
         span = f" ({value_text(low, unit)} to {value_text(high, unit)})" if low < high else ""
-        where = f"{line.label}, {panel.across.title} {number(x)}"
+        where = f"{label}, {panel.across.title} {number(x)}"
         tooltip = f"{where}: {value_text(y, unit)}{span}"
-        canvas.dot(frame.x(x), frame.y(y), 3.2, stroke["colour"], tooltip)
+        canvas.dot(frame.x(x), frame.y(y), 3.2, colour, tooltip)
 
 
-def _known(frame: Frame, line: Line) -> list[tuple[float, float, float, float]]:
-    """Those rows of a line that can be shown: x, y, low and high."""
+def _known(frame: Frame, line: Line) -> list[Row]:
+    """The rows of a line that can be shown."""
     rows = zip(line.x, line.y, line.low, line.high, strict=True)
     return [row for row in rows if frame.holds(*row)]
 

@@ -159,8 +159,9 @@ function start() {
 
   for (const button of document.querySelectorAll(".legend button")) {
     button.addEventListener("click", () => {
-      const label = button.dataset.label;
-      button.setAttribute("aria-pressed", String(hidden.delete(label) || !hidden.add(label)));
+      const label = button.dataset.label, shown = hidden.delete(label);
+      if (!shown) hidden.add(label);
+      button.setAttribute("aria-pressed", String(shown));
       dim();
     });
   }

@@ -63,13 +63,9 @@ class Scale:
         return self.start + (self.end - self.start) * (here - low) / ((high - low) or 1.0)
 
     def holds(self, value: float) -> bool:
-        """Whether a value can be shown."""
-        if not math.isfinite(value) or (self.along.log and value <= 0):
-            return False
-        low, high = self._ends
-        here = math.log10(value) if self.along.log else value
-        slack = 1e-9 * abs(high - low)
-        return low - slack <= here <= high + slack
+        """Whether a value can be shown; NaN never can."""
+        least, largest = self._bounds
+        return least <= value <= largest
 
     @cached_property
     def _ends(self) -> tuple[float, float]:
@@ -77,6 +73,15 @@ class Scale:
         if self.along.log:
             return math.log10(self.low), math.log10(self.high)
         return self.low, self.high
+
+    @cached_property
+    def _bounds(self) -> tuple[float, float]:
+        """The least and the largest value that can be shown, a rounding error beyond the ends."""
+        low, high = self._ends
+        slack = 1e-9 * abs(high - low)
+        if self.along.log:
+            return 10 ** (low - slack), 10 ** (high + slack)
+        return low - slack, high + slack
 
     def ticks(self, most: int) -> list[float]:
         """Round values, about as many as there is room for."""
