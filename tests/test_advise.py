@@ -22,7 +22,7 @@ from peerloom.config import comparison_from
 from peerloom.core import ConfigError, Draws, InverseSqrt, Links
 from peerloom.messages import Coordinates
 from peerloom.problems import MCP, Classification, Quadratic
-from peerloom.schedules import Always, Bernoulli, Every, Explicit, HubRounds, Sampled, Split, laws
+from peerloom.schedules import Always, Bernoulli, Every, Explicit, HubRounds, Sampled, Split, distributions
 from peerloom.theory import advise, advise_all
 from peerloom.theory.activity_rates import activity_rates
 from peerloom.theory.contraction import pull_rate
@@ -247,9 +247,9 @@ def test_what_is_risky_is_said():
     assert any("counts less" in one.text for one in uneven.findings)
     alike = advise(experiment(graphs.ring(6), problem=ALIKE, schedule=Bernoulli(nodes=np.linspace(0.1, 1, 6))))
     assert not any("counts less" in one.text for one in alike.findings)
-    redrawn = advise(experiment(graphs.ring(6), schedule=Bernoulli(nodes=laws.Uniform(0.5, 1), redraw=5)))
+    redrawn = advise(experiment(graphs.ring(6), schedule=Bernoulli(nodes=distributions.Uniform(0.5, 1), redraw=5)))
     assert any("drawn anew" in one.text for one in redrawn.findings)
-    twice = experiment(graphs.ring(6), schedule=Bernoulli(links=laws.Uniform(0.1, 1.0), redraw=5), rounds=10)
+    twice = experiment(graphs.ring(6), schedule=Bernoulli(links=distributions.Uniform(0.1, 1.0), redraw=5), rounds=10)
     activity = twice.schedule.bind(twice.graph, Draws(twice.seed))
     each = [pull_rate(twice.graph.peers, activity.link_chance(t, "peers"))[0] for t in (1, 6)]
     assert advise(twice).contraction.per_round == pytest.approx(max(each))
@@ -264,7 +264,7 @@ def test_what_is_risky_is_said():
 @pytest.mark.parametrize("graph", [graphs.regular(1000, 6, seed=1), graphs.small_world(1000, seed=1)], ids=lambda g: g.name)
 def test_a_thousand_clients_take_seconds(graph):
     problem = Quadratic(np.tile(np.eye(2), (1000, 1, 1)), np.ones((1000, 2)))
-    law = laws.Uniform(0.2, 1.0)
+    law = distributions.Uniform(0.2, 1.0)
     started = time.perf_counter()
     found = advise(experiment(graph, DSpodFL(lr=0.01), problem=problem, schedule=Bernoulli(nodes=law, links=law)))
     assert time.perf_counter() - started < 10

@@ -8,7 +8,7 @@ from oracles import check_coins, check_pure
 
 from peerloom import graphs
 from peerloom.core import ConfigError, Draws
-from peerloom.schedules import Bernoulli, laws
+from peerloom.schedules import Bernoulli, distributions
 
 ROUNDS = 4000
 RING, ARROWS = graphs.ring(5), graphs.random_digraph(5, p=0.6, seed=0)
@@ -82,7 +82,7 @@ def test_different_coins_are_unrelated():
 
 
 def test_coins_are_a_function_of_seed_and_round():
-    schedule = Bernoulli(nodes=0.5, links=laws.Beta(0.5, 0.5), redraw=10)
+    schedule = Bernoulli(nodes=0.5, links=distributions.Beta(0.5, 0.5), redraw=10)
     check_pure(bound(schedule), range(1, 60))
     one, same, other = (falls(bound(schedule, seed=seed), 50)[1] for seed in (1, 1, 2))
     assert np.array_equal(one, same)
@@ -131,15 +131,15 @@ def test_small_probabilities_of_your_own_are_clipped_but_zero_means_never():
 
 
 def test_an_undirected_link_has_one_probability_under_a_law():
-    b = by_link(RING, bound(Bernoulli(links=laws.Uniform())).link_probability(1, "peers"))
+    b = by_link(RING, bound(Bernoulli(links=distributions.Uniform())).link_probability(1, "peers"))
     assert all(b[i, j] == b[j, i] for i, j in b)
     assert len({float(p) for p in b.values()}) == 5
-    b = by_link(ARROWS, bound(Bernoulli(links=laws.Uniform()), ARROWS).link_probability(1, "peers"))
+    b = by_link(ARROWS, bound(Bernoulli(links=distributions.Uniform()), ARROWS).link_probability(1, "peers"))
     assert len({float(p) for p in b.values()}) == len(ARROWS.peers)
 
 
 def test_probabilities_stay_without_redraw():
-    activity = bound(Bernoulli(nodes=laws.Uniform(), links=laws.Uniform()))
+    activity = bound(Bernoulli(nodes=distributions.Uniform(), links=distributions.Uniform()))
     for t in (1, 2, 1000, 10**6):
         assert np.array_equal(activity.node_probability(t), activity.node_probability(0))
         assert np.array_equal(activity.link_probability(t, "peers"), activity.link_probability(0, "peers"))
@@ -148,7 +148,7 @@ def test_probabilities_stay_without_redraw():
 @pytest.mark.parametrize("every", [1, 7])
 def test_redraw_keeps_probabilities_for_exactly_that_many_rounds(every):
     """Iterations k = 0, 1, ... are rounds k + 1: the first block is rounds 1 to N, the second N + 1 to 2 N."""
-    activity = bound(Bernoulli(nodes=laws.Uniform(), links=laws.Uniform(), redraw=every))
+    activity = bound(Bernoulli(nodes=distributions.Uniform(), links=distributions.Uniform(), redraw=every))
     blocks = []
     for block in range(4):
         rounds = range(block * every + 1, (block + 1) * every + 1)
@@ -163,17 +163,17 @@ def test_redraw_keeps_probabilities_for_exactly_that_many_rounds(every):
 
 
 def test_what_was_given_as_numbers_is_never_redrawn():
-    activity = bound(Bernoulli(nodes=0.4, links=laws.Uniform(), redraw=2))
+    activity = bound(Bernoulli(nodes=0.4, links=distributions.Uniform(), redraw=2))
     assert all((activity.node_probability(t) == 0.4).all() for t in range(9))
 
 
 def test_the_law_seed_fixes_abilities_apart_from_the_run():
-    schedule = Bernoulli(nodes=laws.Uniform(), links=laws.Uniform(), seed=3)
+    schedule = Bernoulli(nodes=distributions.Uniform(), links=distributions.Uniform(), seed=3)
     one, other = bound(schedule, seed=0), bound(schedule, seed=1)
     assert np.array_equal(one.node_probability(1), other.node_probability(1))
     assert np.array_equal(one.link_probability(1, "peers"), other.link_probability(1, "peers"))
     assert not np.array_equal(falls(one, 50)[0], falls(other, 50)[0])
-    free = Bernoulli(nodes=laws.Uniform())
+    free = Bernoulli(nodes=distributions.Uniform())
     assert not np.array_equal(bound(free, seed=0).node_probability(1), bound(free, seed=1).node_probability(1))
 
 

@@ -16,10 +16,10 @@ from peerloom.core import ConfigError, Draws
 from peerloom.core.rates import InverseSqrt, Pieces
 from peerloom.engines import build_net
 from peerloom.problems import Classification, Labels, blobs
-from peerloom.schedules import Always, Bernoulli, Explicit, laws
+from peerloom.schedules import Always, Bernoulli, Explicit, distributions
 
 PRESETS = [DSpodFL, DGD, RandomizedGossip, SporadicSGD, DFedAvg]
-COINS = Bernoulli(nodes=laws.Uniform(), links=laws.Beta(0.5, 0.5))
+COINS = Bernoulli(nodes=distributions.Uniform(), links=distributions.Beta(0.5, 0.5))
 GRAPH = graphs.geometric(6, radius=0.5, seed=1)
 paths = pytest.mark.parametrize("path", ["matrix", "links"])
 

@@ -15,10 +15,10 @@ from peerloom import graphs
 from peerloom.algorithms import DGD, DSGD, CooperativeSGD
 from peerloom.core import ConfigError, Draws
 from peerloom.core.rates import InverseSqrt
-from peerloom.schedules import Always, Bernoulli, Explicit, laws
+from peerloom.schedules import Always, Bernoulli, Explicit, distributions
 from peerloom.testing import random_quadratic
 
-COINS = Bernoulli(nodes=laws.Uniform(), links=laws.Beta(0.5, 0.5))
+COINS = Bernoulli(nodes=distributions.Uniform(), links=distributions.Beta(0.5, 0.5))
 GRAPH = graphs.geometric(6, radius=0.5, seed=1)
 paths = pytest.mark.parametrize("path", ["matrix", "links"])
 

@@ -10,15 +10,15 @@ from peerloom import graphs
 from peerloom.algorithms import DGD, DFedAvg, DSpodFL, RandomizedGossip, SpodGT, SporadicSGD
 from peerloom.core import Draws, Ledger, MemoryWire, pull, push
 from peerloom.engines import build_net
-from peerloom.schedules import Always, Bernoulli, Explicit, laws
+from peerloom.schedules import Always, Bernoulli, Explicit, distributions
 
 GRAPH = graphs.geometric(7, radius=0.5, seed=2)
 ROUNDS = 25
 RULES = [DSpodFL(0.05), DGD(0.05), RandomizedGossip(0.05), SporadicSGD(0.05), DFedAvg(0.05, D=3)]
 RESOURCES = {
     "numbers": Bernoulli(nodes=0.4, links=0.3),
-    "laws": Bernoulli(nodes=laws.Beta(0.5, 0.5), links=laws.Beta(0.5, 0.5)),
-    "laws, redrawn": Bernoulli(nodes=laws.Uniform(), links=laws.Uniform(), redraw=4),
+    "laws": Bernoulli(nodes=distributions.Beta(0.5, 0.5), links=distributions.Beta(0.5, 0.5)),
+    "laws, redrawn": Bernoulli(nodes=distributions.Uniform(), links=distributions.Uniform(), redraw=4),
     "never": Bernoulli(nodes=[0.0, 0.5, 1, 1, 1, 1, 1], links=0.5),
 }
 
@@ -151,7 +151,10 @@ def test_spod_gts_delay_counts_receiving_and_sending():
     """Section 4.0: tau_proc + tau_in + tau_out, out-links with vhat_ji / p_ji, in plain loops."""
     graph = graphs.random_digraph(5, p=0.5, seed=3)
     exp = experiment(
-        graph, SpodGT(lr=0.01), schedule=Bernoulli(nodes=laws.Beta(0.5, 0.5), links=laws.Beta(0.5, 0.5)), rounds=8
+        graph,
+        SpodGT(lr=0.01),
+        schedule=Bernoulli(nodes=distributions.Beta(0.5, 0.5), links=distributions.Beta(0.5, 0.5)),
+        rounds=8,
     )
     last = final(exp)
     activity, links, m = exp.schedule.bind(graph, Draws(exp.seed)), graph.peers, graph.rows

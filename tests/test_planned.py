@@ -7,7 +7,7 @@ from builders import experiment
 from peerloom import graphs
 from peerloom.algorithms import DGD, DFedAvg, DSpodFL, RandomizedGossip, SporadicSGD
 from peerloom.core import Draws
-from peerloom.schedules import Always, Bernoulli, Explicit, laws, planned
+from peerloom.schedules import Always, Bernoulli, Explicit, distributions, planned
 
 GRAPH = graphs.ring(4)
 D = [1.0, 0.5, 0.25, 0.25]  # mean of 1 / d is 2.75
@@ -85,7 +85,7 @@ def test_a_schedule_without_coins_is_followed_as_it_is(rule):
 
 
 def test_presets_see_the_same_draws_of_laws_as_dspodfl():
-    schedule = Bernoulli(nodes=laws.Beta(0.5, 0.5), links=laws.Beta(0.5, 0.5), redraw=5)
+    schedule = Bernoulli(nodes=distributions.Beta(0.5, 0.5), links=distributions.Beta(0.5, 0.5), redraw=5)
     nodes, links = acts(DSpodFL(0.1), schedule)
     assert np.array_equal(acts(RandomizedGossip(0.1), schedule)[1], links)
     assert np.array_equal(acts(SporadicSGD(0.1), schedule)[0], nodes)

@@ -63,8 +63,10 @@ def test_a_killed_process_is_started_again_and_goes_on(tmp_path):
     def tell(k, event):
         events.append(event)
         if event.get("round", 0) > 100 and not killed:
-            (nursery,) = [pid for pid in _child_of(os.getpid()) if b"nursery" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-            (child,) = _child_of(nursery)
+            (worker,) = [
+                pid for pid in _child_of(os.getpid()) if b"pool_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            ]
+            (child,) = _child_of(worker)
             killed.append(child)
             os.kill(child, signal.SIGKILL)
 

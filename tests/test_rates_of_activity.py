@@ -19,7 +19,7 @@ from peerloom.schedules import (
     Sampled,
     Split,
     Waiting,
-    laws,
+    distributions,
 )
 from peerloom.schedules.rates import HasRates, Span, observed_links, observed_nodes, rates_of
 
@@ -31,7 +31,7 @@ KNOWN = [
     (PEERS, Every(3)),
     (PEERS, Cycle(D=3)),
     (PEERS, Cycle(D=4, period="D", sgd_while_aggregating=True)),
-    (PEERS, Bernoulli(nodes=laws.Beta(2, 2), links=laws.Beta(2, 2))),
+    (PEERS, Bernoulli(nodes=distributions.Beta(2, 2), links=distributions.Beta(2, 2))),
     (PEERS, Bernoulli(nodes=0.3, links=0.6, compat=("or",))),
     (PEERS, OneEdge()),
     (PEERS, Sampled(kappa=2, fraction=0.5)),
@@ -69,7 +69,7 @@ def test_links_called_independent_are_uncorrelated_and_others_are_not_called_so(
 
 
 def test_probabilities_that_are_drawn_anew_are_those_of_the_round_asked_for():
-    schedule = Bernoulli(links=laws.Uniform(0.2, 0.9), redraw=10)
+    schedule = Bernoulli(links=distributions.Uniform(0.2, 0.9), redraw=10)
     first, later = (rates_of(schedule, PEERS, Draws(0), Span(start)) for start in (1, 11))
     activity = schedule.bind(PEERS, Draws(0))
     np.testing.assert_array_equal(first.coins["peers"], activity.link_chance(10, "peers"))

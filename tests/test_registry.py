@@ -13,7 +13,7 @@ from peerloom.arguments import MismatchError, allowed, alternatives, fitted, hin
 from peerloom.core import Rate
 from peerloom.errors import ConfigError, DataError
 from peerloom.registry import KIND_OF, KINDS, build, describe, signature
-from peerloom.schedules.laws import Law
+from peerloom.schedules.distributions import Distribution
 
 # Arguments that have no default, by their names.
 NEEDED = {
@@ -127,7 +127,7 @@ def test_every_argument_of_every_part_has_a_type_that_can_be_checked():
         (["b"], tuple[Literal["a", "b"], ...], ("b",)),
         (8, Literal[6, 8], 8),
         ([[True, False]], ArrayLike, [[True, False]]),
-        (0.5, float | ArrayLike | Law, 0.5),
+        (0.5, float | ArrayLike | Distribution, 0.5),
         ({"a": [1]}, dict[str, list[int]], {"a": [1]}),
         ({"a": 1}, Any, {"a": 1}),
         (["a"], int | tuple[int, ...] | tuple[str, ...], ("a",)),
@@ -146,7 +146,7 @@ def test_values_that_fit_become_what_the_annotation_asks_for(value, hint, found)
         ("1", float), ("1", int), (True, int), (True, float), (1, bool), (1.0, int), (1, str), (None, int),
         ([1, 2.5], tuple[int, ...]), ([1], tuple[int, int]), (1, tuple[int, ...]), ("ab", tuple[str, ...]),
         ("c", Literal["a", "b"]), (True, Literal[1]), (1.0, Literal[1]), ("x", ArrayLike), ([["x"]], ArrayLike),
-        ({"a": 1}, ArrayLike), ({"a": "b"}, dict[str, int]), ([1], dict[str, int]), ("x", float | ArrayLike | Law),
+        ({"a": 1}, ArrayLike), ({"a": "b"}, dict[str, int]), ([1], dict[str, int]), ("x", float | ArrayLike | Distribution),
         ({}, Rate), (1, Rate | None),
     ],
 )  # fmt: skip
@@ -159,7 +159,7 @@ def test_values_that_do_not_fit_are_refused(value, hint):
 class Own:
     """A part of somebody else's, with arguments of two kinds that may be parts."""
 
-    either: "float | Law | Rate" = 1.0
+    either: "float | Distribution | Rate" = 1.0
     thing: "range | None" = None
 
 

@@ -15,10 +15,10 @@ from peerloom.core import Caution, ConfigError, DivergedError
 from peerloom.engines import Checkpoint, build_net, iterate
 from peerloom.experiment import Evaluate, Experiment
 from peerloom.problems import Classification, Quadratic, blobs
-from peerloom.schedules import Bernoulli, laws
+from peerloom.schedules import Bernoulli, distributions
 
 GRAPH = graphs.geometric(5, radius=0.6, seed=1)
-COINS = Bernoulli(nodes=laws.Uniform(), links=laws.Beta(0.5, 0.5), redraw=7)
+COINS = Bernoulli(nodes=distributions.Uniform(), links=distributions.Beta(0.5, 0.5), redraw=7)
 
 
 def busy(**options):

@@ -26,11 +26,11 @@ from peerloom.algorithms import DSGT, PeriodicGT, SpodGT, SporadicKGT, SporadicP
 from peerloom.core import ConfigError, Draws
 from peerloom.core.rates import InverseSqrt
 from peerloom.engines import iterate
-from peerloom.schedules import Always, Bernoulli, Explicit, laws
+from peerloom.schedules import Always, Bernoulli, Explicit, distributions
 from peerloom.testing import random_quadratic
 
 PRESETS = [SynchronousGT, SporadicPushPull, SporadicKGT, PeriodicGT]
-COINS = Bernoulli(nodes=laws.Uniform(), links=laws.Beta(0.5, 0.5))
+COINS = Bernoulli(nodes=distributions.Uniform(), links=distributions.Beta(0.5, 0.5))
 DIGRAPH = graphs.random_digraph(6, p=0.4, seed=1)
 paths = pytest.mark.parametrize("path", ["matrix", "links"])
 skips = pytest.mark.parametrize("skip", ["zero", "hold"])

@@ -12,7 +12,7 @@ from peerloom.papers.theorems import depositum, dspodfl, mll_sgd, pame
 from peerloom.papers.theorems import dspodfl_nonconvex as nonconvex
 from peerloom.papers.theorems import spod_gt_recursion as recursion
 from peerloom.papers.theorems.spod_gt import Mixing
-from peerloom.schedules import Bernoulli, laws
+from peerloom.schedules import Bernoulli, distributions
 from peerloom.theory.matrices import second_modulus
 
 PAGE = Path(__file__).parent.parent / "docs" / "theory.md"
@@ -21,7 +21,7 @@ SEEDS = range(1, 21)
 
 def sporadic(graph, seed):
     """The links' chances in the papers' experiments."""
-    return Bernoulli(links=laws.Beta(0.5, 0.5)).bind(graph, Draws(seed)).link_chance(1, "peers")
+    return Bernoulli(links=distributions.Beta(0.5, 0.5)).bind(graph, Draws(seed)).link_chance(1, "peers")
 
 
 def geometric_rho(on):

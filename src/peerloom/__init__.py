@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from .experiment import Evaluate, Experiment
     from .runs import simulate
     from .runtime import prepare_process
-    from .schedules import laws
+    from .schedules import distributions
+    from .schedules import distributions as laws
 
 # Nothing is imported before it is used: torch takes a second to load, and `peerloom --help` should not wait for it.
 _ROOMS = {
     "algorithms": "peerloom.algorithms",
+    "distributions": "peerloom.schedules.distributions",
     "graphs": "peerloom.graphs",
-    "laws": "peerloom.schedules.laws",
+    "laws": "peerloom.schedules.distributions",  # the former name
     "messages": "peerloom.messages",
     "problems": "peerloom.problems",
     "rates": "peerloom.core.rates",
@@ -40,6 +42,7 @@ __all__ = [
     "Evaluate",
     "Experiment",
     "algorithms",
+    "distributions",
     "graphs",
     "iterate",
     "laws",

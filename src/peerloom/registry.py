@@ -37,7 +37,7 @@ from .problems.models import Model
 from .problems.partitions import Partition
 from .problems.regularisers import Regulariser
 from .schedules import SCHEDULES
-from .schedules.laws import LAWS, Law
+from .schedules.distributions import DISTRIBUTIONS, Distribution
 
 __all__ = ["KINDS", "KIND_OF", "build", "describe", "signature"]
 
@@ -47,7 +47,7 @@ KINDS: dict[str, Mapping[str, Callable[..., Any]]] = {
     "algorithms": ALGORITHMS,
     "data": DATA,
     "graphs": GRAPHS,
-    "laws": LAWS,
+    "laws": DISTRIBUTIONS,
     "messages": MESSAGES,
     "models": MODELS,
     "partitions": PARTITIONS,
@@ -61,7 +61,7 @@ KINDS: dict[str, Mapping[str, Callable[..., Any]]] = {
 KIND_OF: dict[Any, str] = {
     Algorithm: "algorithms",
     Dataset: "data",
-    Law: "laws",
+    Distribution: "laws",
     Message: "messages",
     Model: "models",
     Network: "graphs",

@@ -22,6 +22,7 @@ from ..reports import render, summary, write_report
 from ..reports.export import PICTURES, export
 from ..reports.plots import report_pictures
 from ..runs import RunFolder, comparison_at, find_runs, folder_name, simulate
+from ..runtime import prepare_process
 from .app import err, show
 from .files import load
 
@@ -72,7 +73,7 @@ def carry_out(
 
     With `resume` what is done stays, and what was begun goes on. An interruption ends the program, and tells `again`.
     """
-    torch.set_num_threads(threads or (_threads_of(folders) if resume else None) or _threads(comparison))
+    prepare_process(keep_memory=False, threads=threads or (_threads_of(folders) if resume else None) or _threads(comparison))
     failures: list[PeerloomError] = []
     with Stop() as stop, _progress(comparison) as advance:
         for exp, folder in zip(comparison.experiments, folders, strict=True):

@@ -42,7 +42,7 @@ def run_jobs(
     tasks = [
         {"number": k, "file": str(job.file), "place": job.place, "folder": str(job.folder)} for k, job in enumerate(jobs)
     ]
-    with _nursery({"tasks": tasks, "jobs": at_once, "path": sys.path}) as process:
+    with _worker({"tasks": tasks, "jobs": at_once, "path": sys.path}) as process:
         asked = False
         for event in _events(process, stop):
             if event is None:
@@ -56,13 +56,13 @@ def run_jobs(
 
 
 @contextmanager
-def _nursery(document: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
+def _worker(document: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
     """The process that forks runs, in a session of its own, so that Ctrl-C reaches it through us only."""
     with tempfile.TemporaryFile() as wanted, tempfile.TemporaryFile() as complaints:
         wanted.write(json.dumps(document).encode())
         wanted.seek(0)
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "peerloom.runs.nursery"],
+            [sys.executable, "-P", "-m", "peerloom.runs.pool_worker"],
             stdin=wanted,
             stdout=subprocess.PIPE,
             stderr=complaints,
@@ -80,7 +80,7 @@ def _nursery(document: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _events(process: subprocess.Popen[bytes], stop: Callable[[], bool]) -> Iterator[dict[str, Any] | None]:
-    """What the nursery says, line by line; None whenever a stop is asked for."""
+    """What the worker says, line by line; None whenever a stop is asked for."""
     assert process.stdout is not None
     rest, fd = b"", process.stdout.fileno()
     while True:

@@ -1,7 +1,7 @@
 """Who computes and which links fire, as pure functions of the round."""
 
 from ..core import Schedule
-from . import laws
+from . import distributions
 from .bernoulli import Bernoulli, BernoulliActivity
 from .fixed import Always, Cycle, Every, Explicit
 from .hub_rounds import HubRounds
@@ -32,9 +32,9 @@ __all__ = [
     "Sampled",
     "Split",
     "Waiting",
+    "distributions",
     "from_seconds",
     "is_measured",
-    "laws",
     "planned",
     "with_measured",
 ]

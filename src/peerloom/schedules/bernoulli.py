@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import ConfigError, Draws, Links, Network, uniform
+from .distributions import Distribution
 from .fixed import recorded
-from .laws import Law
 from .rates import ActivityRates, Span, observed_links, observed_nodes
 
 __all__ = ["Bernoulli", "BernoulliActivity"]
@@ -36,8 +36,8 @@ class Bernoulli:
     and takes either, "latch" leaves a link on for good once it has fired. Costs are reckoned with b_ij all the same.
     """
 
-    nodes: float | ArrayLike | Law = 1.0
-    links: float | ArrayLike | Law = 1.0
+    nodes: float | ArrayLike | Distribution = 1.0
+    links: float | ArrayLike | Distribution = 1.0
     clip: float = 0.01
     redraw: int | None = None
     seed: int | None = None
@@ -51,7 +51,7 @@ class Bernoulli:
         if self.redraw is not None and self.redraw < 1:
             raise ConfigError(f"Bernoulli.redraw must be at least 1 round, found {self.redraw}.")
         for name, given in (("nodes", self.nodes), ("links", self.links)):
-            if isinstance(given, Law) or not has_coins(given):
+            if isinstance(given, Distribution) or not has_coins(given):
                 continue
             table = np.asarray(given)
             if not (np.issubdtype(table.dtype, np.number) and ((table >= 0) & (table <= 1)).all()):
@@ -136,7 +136,7 @@ class Coins:
         self._stream, self._given, self._ids, self._schedule, self._draws = stream, given, ids, schedule, draws
         self._epoch, self._raw, self._used = -1, np.empty(0), np.empty(0)
         self._law_seed = draws.seed if schedule.seed is None else schedule.seed
-        if has_coins(given) and not isinstance(given, Law) and np.shape(given) not in ((), (len(ids),)):
+        if has_coins(given) and not isinstance(given, Distribution) and np.shape(given) not in ((), (len(ids),)):
             raise ConfigError(
                 f"Bernoulli: {np.size(given)} probabilities were given for {len(ids)} rows, in shape {np.shape(given)}. "
                 f"Give one number, or [{len(ids)}]."
@@ -181,7 +181,7 @@ class Coins:
         epoch = max(t - 1, 0) // self._schedule.redraw if self._schedule.redraw else 0  # rounds count from 1
         if epoch != self._epoch:
             self._epoch, clip = epoch, self._schedule.clip
-            if isinstance(self._given, Law):
+            if isinstance(self._given, Distribution):
                 self._raw = self._given.sample(uniform(self._law_seed, f"law/{self._stream}", epoch, self._ids, lanes=2))
                 self._used = np.maximum(self._raw, clip)
             else:
@@ -193,7 +193,7 @@ class Coins:
 
 def has_coins(given: Any) -> bool:
     """Whether what was given are probabilities or a law, and not an activity that was written down."""
-    return isinstance(given, Law) or np.asarray(given).dtype != bool
+    return isinstance(given, Distribution) or np.asarray(given).dtype != bool
 
 
 def _bools(given: Any) -> NDArray[np.bool_] | None:
@@ -202,7 +202,7 @@ def _bools(given: Any) -> NDArray[np.bool_] | None:
 
 def _of_links(given: Any, links: Links) -> Any:
     """Probabilities [m, m] to one per link; both directions must agree where they share a coin."""
-    if isinstance(given, Law):
+    if isinstance(given, Distribution):
         return given
     table = np.asarray(given)
     if table.dtype == bool or table.ndim == 0:

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import ConfigError, Draws, Network
 from .bernoulli import Bernoulli
+from .distributions import Distribution
 from .fixed import FixedActivity
-from .laws import Law
 from .rates import ActivityRates, Span, all_together
 from .sampled import SplitActivity
 
@@ -26,7 +26,7 @@ class HubRounds:
 
     tau: int
     q: int = 1
-    nodes: float | ArrayLike | Law = 1.0
+    nodes: float | ArrayLike | Distribution = 1.0
 
     def __post_init__(self) -> None:
         if self.tau < 1 or self.q < 1:

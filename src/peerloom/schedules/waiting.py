@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import Activity, ConfigError, Draws, Network
 from .bernoulli import Bernoulli
+from .distributions import Distribution
 from .fixed import FixedActivity
-from .laws import Law
 
 __all__ = ["Waiting"]
 
@@ -30,7 +30,7 @@ class Waiting:
 
     tau: int
     q: int = 1
-    nodes: float | ArrayLike | Law = 1.0
+    nodes: float | ArrayLike | Distribution = 1.0
 
     def __post_init__(self) -> None:
         if self.tau < 1 or self.q < 1:

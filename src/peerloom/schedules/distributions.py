@@ -1,4 +1,4 @@
-"""Laws that probabilities are drawn from: how able clients and links are. Each maps uniforms to values."""
+"""Distributions that probabilities are drawn from: how able clients and links are."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from scipy.special import betaincinv, log_ndtr, ndtri_exp
 
 from ..core import ConfigError
 
-__all__ = ["LAWS", "Beta", "BimodalTruncatedNormal", "Law", "TruncatedNormal", "Uniform"]
+__all__ = ["DISTRIBUTIONS", "Beta", "BimodalTruncatedNormal", "Distribution", "TruncatedNormal", "Uniform"]
 
 Floats = NDArray[np.float64]
 
 
 @runtime_checkable
-class Law(Protocol):
+class Distribution(Protocol):
     """A distribution on [0, 1]."""
 
     def sample(self, u: Floats) -> Floats:
@@ -100,7 +100,7 @@ class BimodalTruncatedNormal:
         return np.where(u[:, 1] < 0.5, first, second)
 
 
-LAWS: dict[str, type[Law]] = {
+DISTRIBUTIONS: dict[str, type[Distribution]] = {
     "Beta": Beta,
     "BimodalTruncatedNormal": BimodalTruncatedNormal,
     "TruncatedNormal": TruncatedNormal,

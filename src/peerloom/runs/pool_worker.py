@@ -18,8 +18,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
-
 from ..config import Comparison, comparison_from, read_file
 from ..core import DivergedError, PeerloomError
 from ..experiment import Experiment
@@ -44,7 +42,7 @@ class Task:
     tries: int = 0
 
 
-class Nursery:
+class PoolWorker:
     """Runs that wait and runs that are on their way."""
 
     def __init__(self, tasks: list[Task], jobs: int) -> None:
@@ -112,7 +110,7 @@ def _child(task: Task, exp: Experiment) -> int:
     signal.signal(signal.SIGTERM, ask)
     folder, told = RunFolder(Path(task.folder)), 0.0
     begun = (folder.path / "run.json").exists()
-    torch.set_num_threads(int(folder.info().get("versions", {}).get("threads", 1)) if begun else 1)
+    prepare_process(keep_memory=False, threads=int(folder.info().get("versions", {}).get("threads", 1)) if begun else 1)
 
     def on_round(t: int) -> None:
         nonlocal told, asked
@@ -145,4 +143,4 @@ if __name__ == "__main__":
     prepare_process(threads=1, keep_memory=False)
     wanted = json.load(sys.stdin)
     sys.path[:] = wanted["path"]  # code that a file names is found where the parent finds it
-    Nursery([Task(**task) for task in wanted["tasks"]], wanted["jobs"]).run()
+    PoolWorker([Task(**task) for task in wanted["tasks"]], wanted["jobs"]).run()

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from peerloom.core import ConfigError, uniform
-from peerloom.schedules import laws
+from peerloom.schedules import distributions
 
 U = uniform(0, "test", 0, np.arange(20_000), lanes=2)
 
@@ -15,13 +15,13 @@ def truncated(mean, std):
 
 
 LAWS = {
-    "beta": (laws.Beta(0.5, 0.5), stats.beta(0.5, 0.5)),
-    "skewed beta": (laws.Beta(2.0, 0.8), stats.beta(2.0, 0.8)),
-    "uniform": (laws.Uniform(), stats.uniform()),
-    "part": (laws.Uniform(0.2, 0.6), stats.uniform(0.2, 0.4)),
-    "normal": (laws.TruncatedNormal(0.5, 0.5), truncated(0.5, 0.5)),
-    "normal at the edge": (laws.TruncatedNormal(0.0, 0.1), truncated(0.0, 0.1)),
-    "wide normal": (laws.TruncatedNormal(0.5, 10.0), truncated(0.5, 10.0)),
+    "beta": (distributions.Beta(0.5, 0.5), stats.beta(0.5, 0.5)),
+    "skewed beta": (distributions.Beta(2.0, 0.8), stats.beta(2.0, 0.8)),
+    "uniform": (distributions.Uniform(), stats.uniform()),
+    "part": (distributions.Uniform(0.2, 0.6), stats.uniform(0.2, 0.4)),
+    "normal": (distributions.TruncatedNormal(0.5, 0.5), truncated(0.5, 0.5)),
+    "normal at the edge": (distributions.TruncatedNormal(0.0, 0.1), truncated(0.0, 0.1)),
+    "wide normal": (distributions.TruncatedNormal(0.5, 10.0), truncated(0.5, 10.0)),
 }
 
 
@@ -34,7 +34,7 @@ def test_samples_follow_the_distribution(name):
 
 
 def test_bimodal_is_an_even_mixture_of_two_truncated_normals():
-    sample = laws.BimodalTruncatedNormal(0.1, 0.9, 0.1).sample(U)
+    sample = distributions.BimodalTruncatedNormal(0.1, 0.9, 0.1).sample(U)
     low, high = truncated(0.1, 0.1), truncated(0.9, 0.1)
     assert stats.kstest(sample, lambda x: (low.cdf(x) + high.cdf(x)) / 2).pvalue > 1e-4
 
@@ -51,19 +51,19 @@ def test_samples_stay_in_the_support(name):
 
 
 def test_uniform_leaves_out_zero_and_may_give_one():
-    assert laws.Uniform().sample(np.array([[1 - 2.0**-53, 0.0]])) > 0
-    assert laws.Uniform().sample(np.array([[0.0, 0.0]])) == 1
+    assert distributions.Uniform().sample(np.array([[1 - 2.0**-53, 0.0]])) > 0
+    assert distributions.Uniform().sample(np.array([[0.0, 0.0]])) == 1
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: laws.Beta(0.0, 1.0),
-        lambda: laws.Uniform(0.5, 0.4),
-        lambda: laws.Uniform(-0.1, 0.4),
-        lambda: laws.Uniform(0.5, 1.4),
-        lambda: laws.TruncatedNormal(0.5, 0.0),
-        lambda: laws.BimodalTruncatedNormal(0.1, 0.9, -1.0),
+        lambda: distributions.Beta(0.0, 1.0),
+        lambda: distributions.Uniform(0.5, 0.4),
+        lambda: distributions.Uniform(-0.1, 0.4),
+        lambda: distributions.Uniform(0.5, 1.4),
+        lambda: distributions.TruncatedNormal(0.5, 0.0),
+        lambda: distributions.BimodalTruncatedNormal(0.1, 0.9, -1.0),
     ],
 )
 def test_impossible_laws_are_refused(make):
@@ -73,5 +73,5 @@ def test_impossible_laws_are_refused(make):
 
 def test_a_truncated_normal_far_outside_stays_on_its_side():
     u = np.linspace(0.01, 0.99, 50)[:, None].repeat(2, axis=1)
-    assert laws.TruncatedNormal(-0.5, 0.05).sample(u).max() < 0.05
-    assert laws.TruncatedNormal(1.5, 0.05).sample(u).min() > 0.95
+    assert distributions.TruncatedNormal(-0.5, 0.05).sample(u).max() < 0.05
+    assert distributions.TruncatedNormal(1.5, 0.05).sample(u).min() > 0.95
