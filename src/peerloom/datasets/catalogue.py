@@ -14,7 +14,8 @@ class Item:
     file    as its publisher names it, without .gz
     size    bytes of its content: the numbers without headers, or the text
     sha256  of that content, so compression and container do not matter
-    also    other files that hold the same content; of an archive of arrays, the member after a colon
+    also    other files that hold the same content; of an archive of arrays, the member after a
+            colon
     """
 
     file: str
@@ -47,11 +48,18 @@ class Source:
     needs: tuple[str, ...] = ()
 
 
-_MNIST_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+_MNIST_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 _MNIST_SIZES = (47_040_000, 60_000, 7_840_000, 10_000)
 
 
-def _grey(names: tuple[str, ...], sizes: tuple[int, ...], sums: tuple[str, ...], also: str = "") -> tuple[Item, ...]:
+def _grey(
+    names: tuple[str, ...], sizes: tuple[int, ...], sums: tuple[str, ...], also: str = ""
+) -> tuple[Item, ...]:
     members = ("x_train", "y_train", "x_test", "y_test")
     others = [(f"{also}:{member}",) if also else () for member in members]
     return tuple(Item(*facts) for facts in zip(names, sizes, sums, others, strict=True))
@@ -60,11 +68,18 @@ def _grey(names: tuple[str, ...], sizes: tuple[int, ...], sums: tuple[str, ...],
 _SOURCES = (
     Source(
         "a9a",
-        "incomes of 48,842 people as 123 yes-or-no features (LIBSVM's a9a, made of the Adult census data)",
+        "incomes of 48,842 people as 123 yes-or-no features (LIBSVM's a9a, made of the Adult "
+        "census data)",
         "none stated by LIBSVM; the Adult data it is made of are CC BY 4.0 (UCI)",
         (
-            Item("a9a", 2_329_875, "f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906"),
-            Item("a9a.t", 1_164_628, "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9"),
+            Item(
+                "a9a", 2_329_875, "f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906"
+            ),
+            Item(
+                "a9a.t",
+                1_164_628,
+                "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
+            ),
         ),
         ("a9a", "libsvm"),
         ("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/",),
@@ -74,7 +89,8 @@ _SOURCES = (
         "cifar10",
         "60,000 colour photographs of 32 x 32 in 10 classes (Krizhevsky, 2009)",
         "none stated",
-        # The content is that of the binary version: in each record the label, then 3 x 32 x 32 pixels.
+        # The content is that of the binary version: in each record the label, then 3 x 32 x 32
+        # pixels.
         tuple(
             Item(f"{name}.bin", 30_730_000, digest, (name,))
             for name, digest in {
@@ -100,7 +116,8 @@ _SOURCES = (
     ),
     Source(
         "emnist-letters",
-        "145,600 hand-written letters of 28 x 28 in 26 classes, large and small together (Cohen et al., 2017)",
+        "145,600 hand-written letters of 28 x 28 in 26 classes, large and small together (Cohen "
+        "et al., 2017)",
         "none stated; made of NIST Special Database 19",
         _grey(
             tuple(f"emnist-letters-{name}".replace("t10k", "test") for name in _MNIST_FILES),
@@ -113,7 +130,10 @@ _SOURCES = (
             ),
         ),
         ("emnist-letters", "EMNIST/raw", "EMNIST/raw/gzip", "emnist"),
-        ("https://biometrics.nist.gov/cs_links/EMNIST/", "https://www.itl.nist.gov/iaui/vip/cs_links/EMNIST/"),
+        (
+            "https://biometrics.nist.gov/cs_links/EMNIST/",
+            "https://www.itl.nist.gov/iaui/vip/cs_links/EMNIST/",
+        ),
         561.8,
         archive="gzip.zip",
     ),
@@ -141,13 +161,30 @@ _SOURCES = (
     ),
     Source(
         "heart-disease",
-        "920 patients of four hospitals, 13 attributes, heart disease or not (Janosi, Steinbrunn, Pfisterer, Detrano)",
+        "920 patients of four hospitals, 13 attributes, heart disease or not (Janosi, Steinbrunn, "
+        "Pfisterer, Detrano)",
         "CC BY 4.0 (UCI); publications are asked to name the four investigators",
         (
-            Item("processed.cleveland.data", 18_461, "a74b7efa387bc9d108d7d0115d831fe9b414b29ae7124f331b622b4efa0427c8"),
-            Item("processed.hungarian.data", 10_263, "d1ad108f785768cd3d7e82dc522e6f5a61eea93cccfb3a46ee8076f73fc3d796"),
-            Item("processed.switzerland.data", 4_109, "834a405ccf5b66ab4056bb77794adc8df0b7125186454c0a1d002d33c6c3b314"),
-            Item("processed.va.data", 6_737, "e7c93d8d0d2acdadfa4c5e8de768e2191e7f618b952e29623f1f0d5949ff6b8f"),
+            Item(
+                "processed.cleveland.data",
+                18_461,
+                "a74b7efa387bc9d108d7d0115d831fe9b414b29ae7124f331b622b4efa0427c8",
+            ),
+            Item(
+                "processed.hungarian.data",
+                10_263,
+                "d1ad108f785768cd3d7e82dc522e6f5a61eea93cccfb3a46ee8076f73fc3d796",
+            ),
+            Item(
+                "processed.switzerland.data",
+                4_109,
+                "834a405ccf5b66ab4056bb77794adc8df0b7125186454c0a1d002d33c6c3b314",
+            ),
+            Item(
+                "processed.va.data",
+                6_737,
+                "e7c93d8d0d2acdadfa4c5e8de768e2191e7f618b952e29623f1f0d5949ff6b8f",
+            ),
         ),
         ("heart-disease", "heart+disease"),
         ("https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/",),
@@ -169,13 +206,17 @@ _SOURCES = (
             also="mnist.npz",
         ),
         ("mnist", "MNIST/raw"),
-        ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+        (
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
         11.6,
         suffix=".gz",
     ),
     Source(
         "mnist-writers",
-        "which of 539 people wrote each training digit of MNIST (QMNIST's labels; Yadav and Bottou, 2019)",
+        "which of 539 people wrote each training digit of MNIST (QMNIST's labels; Yadav and "
+        "Bottou, 2019)",
         "BSD 3-clause",
         (
             Item(

@@ -23,17 +23,22 @@ from .formats import HEADER, check, parse, read_item
 
 __all__ = ["Progress", "fetch"]
 
-Progress = Callable[[str, int, int | None], None]  # the file, bytes so far, bytes in all where known
+Progress = Callable[
+    [str, int, int | None], None
+]  # the file, bytes so far, bytes in all where known
 
 _ATTEMPTS = 4  # per address, each going on where the last one broke off
 _BLOCK = 1 << 16
 _TIMEOUT = 30.0
 
 
-def fetch(source: Source, folder: Path, address: str | None = None, progress: Progress = lambda *_: None) -> list[Path]:
-    """Fetch what is not there yet into `folder`, from the publisher or from `address`; give the files.
+def fetch(
+    source: Source, folder: Path, address: str | None = None, progress: Progress = lambda *_: None
+) -> list[Path]:
+    """Fetch what is not there yet into `folder`, and return the files.
 
-    A transfer that breaks off is kept as NAME.part and goes on from there, now or at the next call.
+    It comes from the publisher, or from `address`. A transfer that breaks off is kept as NAME.part
+    and goes on from there, now or at the next call.
     """
     addresses = [address] if address is not None else list(source.addresses)
     try:
@@ -45,20 +50,36 @@ def fetch(source: Source, folder: Path, address: str | None = None, progress: Pr
             for item in lacking:
                 _take([item], item.file + source.suffix, addresses, folder, progress)
     except OSError as error:
-        raise DataError(f"{folder} cannot be written: {error}. Make room, or name another folder by --to.") from error
+        raise DataError(
+            f"{folder} cannot be written: {error}. Make room, or name another folder by --to."
+        ) from error
     return [folder / item.file for item in source.items]
 
 
-def _take(items: list[Item], name: str, addresses: list[str], folder: Path, progress: Progress) -> None:
-    """Fetch one file and keep the items it holds, each under its own name once its content is known to be right."""
+def _take(
+    items: list[Item], name: str, addresses: list[str], folder: Path, progress: Progress
+) -> None:
+    """Fetch one file and keep the items it holds.
+
+    Each gets its own name only once its content has been checked.
+    """
     part = _transfer(addresses, name, folder, progress)
     for item in items:
         try:
             content = _content(item, part, name)
             check(item, parse(item.file, np.frombuffer(content, np.uint8)), name)
-        except (OSError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError, DataError) as error:
+        except (
+            OSError,
+            EOFError,
+            zlib.error,
+            zipfile.BadZipFile,
+            tarfile.TarError,
+            DataError,
+        ) as error:
             part.unlink()
-            raise DataError(f"What was fetched is not the data set, and was not kept: {error}") from error
+            raise DataError(
+                f"What was fetched is not the data set, and was not kept: {error}"
+            ) from error
         new = folder / f"{item.file}.new"
         new.write_bytes(content)
         new.replace(folder / item.file)
@@ -68,7 +89,10 @@ def _take(items: list[Item], name: str, addresses: list[str], folder: Path, prog
 def _content(item: Item, part: Path, name: str) -> bytes:
     """The bytes of an item in the file that was fetched."""
     if name.endswith(".zip"):
-        with zipfile.ZipFile(part) as archive, archive.open(member := _member(archive.namelist(), item)) as file:
+        with (
+            zipfile.ZipFile(part) as archive,
+            archive.open(member := _member(archive.namelist(), item)) as file,
+        ):
             return _read(file, member, item)
     if name.endswith(".tar.gz"):
         with tarfile.open(part) as tape:
@@ -80,7 +104,7 @@ def _content(item: Item, part: Path, name: str) -> bytes:
 
 
 def _read(file: IO[bytes], name: str, item: Item) -> bytes:
-    """Unpacked where the name says so, and never more than the item should have, whatever the file would unpack to."""
+    """Read a file, unpacked where its name says so; never more bytes than the item should have."""
     most = item.size + HEADER
     if not name.endswith(".gz"):
         return file.read(most)
@@ -112,7 +136,9 @@ def _transfer(addresses: list[str], name: str, folder: Path, progress: Progress)
     for address in addresses:
         url = f"{address.rstrip('/')}/{name}"
         if urlsplit(url).scheme not in ("http", "https"):
-            raise DataError(f"{url} is no address that data can be fetched from. Use http:// or https://.")
+            raise DataError(
+                f"{url} is no address that data can be fetched from. Use http:// or https://."
+            )
         for attempt in range(_ATTEMPTS):
             try:
                 _go_on(url, part, lambda done, total: progress(name, done, total))
@@ -124,9 +150,18 @@ def _transfer(addresses: list[str], name: str, folder: Path, progress: Progress)
             except (URLError, OSError, http.client.HTTPException) as error:
                 failures.append(f"{url}: {getattr(error, 'reason', error)}")
                 time.sleep(0.2 * attempt)
-    kept = f" What came is kept in {part}; the same command goes on from there." if part.exists() else ""
-    offline = " Without a network: copy the files from elsewhere, and let PEERLOOM_DATA name the folder they are in."
-    raise DataError(f"'{name}' could not be fetched. {'; '.join(dict.fromkeys(failures))}.{kept or offline}")
+    kept = (
+        f" What came is kept in {part}; the same command goes on from there."
+        if part.exists()
+        else ""
+    )
+    offline = (
+        " Without a network: copy the files from elsewhere, and let PEERLOOM_DATA name the folder "
+        "they are in."
+    )
+    raise DataError(
+        f"'{name}' could not be fetched. {'; '.join(dict.fromkeys(failures))}.{kept or offline}"
+    )
 
 
 def _go_on(url: str, part: Path, progress: Callable[[int, int | None], None]) -> None:
@@ -136,13 +171,20 @@ def _go_on(url: str, part: Path, progress: Callable[[int, int | None], None]) ->
     try:
         answer = urlopen(request, timeout=_TIMEOUT)  # noqa: S310
     except HTTPError as error:
-        if error.code == 416 and have:  # nothing beyond what is here: the check of the content decides
+        if (
+            error.code == 416 and have
+        ):  # nothing beyond what is here: the check of the content decides
             error.close()
             return
         raise
     with answer, part.open("ab" if answer.status == 206 else "wb") as file:
-        if answer.status == 206 and not str(answer.headers.get("Content-Range", "")).startswith(f"bytes {have}-"):
-            raise DataError(f"{url} answered with another part of the file than the one asked for. Use another address.")
+        if answer.status == 206 and not str(answer.headers.get("Content-Range", "")).startswith(
+            f"bytes {have}-"
+        ):
+            raise DataError(
+                f"{url} answered with another part of the file than the one asked for. Use "
+                "another address."
+            )
         done = have if answer.status == 206 else 0
         length = answer.headers.get("Content-Length")
         total = done + int(length) if length is not None else None

@@ -27,10 +27,18 @@ _IDX_TYPES: dict[int, np.dtype[Any]] = {8: np.dtype(np.uint8), 12: np.dtype(">i4
 
 
 def read_item(item: Item, path: Path, member: str = "") -> NDArray[Any]:
-    """The array (or the bytes of the text) that an item stands for, out of whichever file holds it."""
+    """Read an item out of the file that holds it: an array, or the bytes of a text."""
     try:
         content = _array(path, member, item.size)
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, KeyError, ValueError, DataError) as error:
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        zipfile.BadZipFile,
+        KeyError,
+        ValueError,
+        DataError,
+    ) as error:
         raise DataError(f"{path} cannot be read: {error} {_REMEDY}") from error
     return check(item, content, str(path))
 
@@ -40,14 +48,14 @@ def check(item: Item, content: NDArray[Any], where: str) -> NDArray[Any]:
     found = hashlib.sha256(np.ascontiguousarray(content).data).hexdigest()
     if found != item.sha256:
         raise DataError(
-            f"{where} does not hold what '{item.file}' should: sha256 {found[:16]}... of {content.nbytes:,} bytes, wanted "
-            f"{item.sha256[:16]}... of {item.size:,}. {_REMEDY}"
+            f"{where} does not hold what '{item.file}' should: sha256 {found[:16]}... of "
+            f"{content.nbytes:,} bytes, wanted {item.sha256[:16]}... of {item.size:,}. {_REMEDY}"
         )
     return content
 
 
 def parse(file: str, content: NDArray[np.uint8]) -> NDArray[Any]:
-    """The numbers in the bytes of a file, by the format that its name says; of a text, its bytes."""
+    """The numbers in the bytes of a file, by the format that its name says; the bytes of a text."""
     if "-idx" in file:
         return _idx(content)
     if file.endswith(".bin"):
@@ -62,19 +70,28 @@ def _array(path: Path, member: str, size: int) -> NDArray[Any]:
         with np.load(path, allow_pickle=False) as archive:
             return np.asarray(archive[member])
     if path.suffix != ".gz":
-        content = np.memmap(path, np.uint8, mode="r")  # mapped: what is read once need not be copied
+        content = np.memmap(
+            path, np.uint8, mode="r"
+        )  # mapped: what is read once need not be copied
         return parse(path.name, content)
     with gzip.open(path) as file:
-        return parse(path.stem, np.frombuffer(file.read(size + HEADER), np.uint8))  # no more, whatever it unpacks to
+        return parse(
+            path.stem, np.frombuffer(file.read(size + HEADER), np.uint8)
+        )  # no more, whatever it unpacks to
 
 
 def _idx(content: NDArray[np.uint8]) -> NDArray[Any]:
-    """The idx format: two zeros, the type, the number of dimensions, each dimension in four bytes, the numbers."""
+    """Read the idx format.
+
+    Two zeros, the type, the number of dimensions, each dimension in four bytes, the numbers.
+    """
     head = bytes(content[:4])
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _IDX_TYPES:
         raise DataError(f"it is no idx file: it begins with {head!r}.")
     kind, start = _IDX_TYPES[head[2]], 4 + 4 * head[3]
     shape = [int(length) for length in np.frombuffer(bytes(content[4:start]), ">i4")]
     if len(content) - start != math.prod(shape) * kind.itemsize:
-        raise DataError(f"it should hold {shape} numbers, but has {len(content) - start:,} bytes of them.")
+        raise DataError(
+            f"it should hold {shape} numbers, but has {len(content) - start:,} bytes of them."
+        )
     return content[start:].view(kind).reshape(shape)

@@ -39,7 +39,11 @@ def locations() -> list[tuple[str, Path]]:
     """The folders that data sets are looked for in, in this order, each with what it is."""
     given = os.environ.get("PEERLOOM_DATA", "")
     return [
-        *(("PEERLOOM_DATA", Path(folder).expanduser()) for folder in given.split(os.pathsep) if folder),
+        *(
+            ("PEERLOOM_DATA", Path(folder).expanduser())
+            for folder in given.split(os.pathsep)
+            if folder
+        ),
         ("cache", cache()),
         ("torchvision", Path("data")),
         ("keras", Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "datasets"),
@@ -47,7 +51,9 @@ def locations() -> list[tuple[str, Path]]:
     ]
 
 
-def locate(source: Source, path: str | Path | None = None, only: Iterable[str] | None = None) -> Found | None:
+def locate(
+    source: Source, path: str | Path | None = None, only: Iterable[str] | None = None
+) -> Found | None:
     """The first location that holds all files of a data set, or of its items `only`.
 
     The files are not opened.
@@ -64,8 +70,13 @@ def locate(source: Source, path: str | Path | None = None, only: Iterable[str] |
     return None
 
 
-def read(name: str, path: str | Path | None = None, only: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
-    """All items of a data set by file name, read and checked, or an error that says how to get them."""
+def read(
+    name: str, path: str | Path | None = None, only: Iterable[str] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Read and check all items of a data set, by file name.
+
+    Raises DataError, which says how to get them, where they are nowhere.
+    """
     source = CATALOGUE[name]
     found = locate(source, path, only)
     if found is None:
@@ -76,12 +87,18 @@ def read(name: str, path: str | Path | None = None, only: Iterable[str] | None =
 
 def missing(source: Source, path: str | Path | None = None) -> str:
     """What to tell someone who does not have this data set."""
-    looked = [f"{base} ({name})" for name, base in ([("path", path)] if path is not None else locations())]
-    unset = " PEERLOOM_DATA is not set." if path is None and not os.environ.get("PEERLOOM_DATA") else ""
+    looked = [
+        f"{base} ({name})" for name, base in ([("path", path)] if path is not None else locations())
+    ]
+    unset = (
+        " PEERLOOM_DATA is not set." if path is None and not os.environ.get("PEERLOOM_DATA") else ""
+    )
     return (
-        f"Data '{source.name}' are not on this machine: {source.items[0].file} and the rest were looked for in "
-        f"{', '.join(looked)}, there below {' or '.join(source.folders[:3])}.{unset} Get them by: peerloom data get "
-        f"{source.name} ({source.megabytes:g} MB), or set PEERLOOM_DATA to the folder that holds {source.folders[0]}."
+        f"Data '{source.name}' are not on this machine: {source.items[0].file} and the rest were "
+        f"looked for in {', '.join(looked)}, there below "
+        f"{' or '.join(source.folders[:3])}.{unset} Get them by: peerloom data get {source.name} "
+        f"({source.megabytes:g} MB), or set PEERLOOM_DATA to the folder that holds "
+        f"{source.folders[0]}."
     )
 
 

@@ -1,8 +1,8 @@
 """CIFAR-10's Python batches, read without unpickling.
 
-Those files are pickles, and unpickling runs whatever a file asks for. This reader knows the few instructions those files
-consist of, makes numbers, strings, lists, tuples and dictionaries, and calls nothing: the three names that such a file
-mentions stay names. Anything else is refused.
+Those files are pickles, and unpickling runs whatever a file asks for. This reader knows the few
+instructions those files consist of, makes numbers, strings, lists, tuples and dictionaries, and
+calls nothing: the three names that such a file mentions stay names. Anything else is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,15 @@ def read_batch(content: bytes | memoryview) -> NDArray[np.uint8]:
         table = _Reader(content).run()
         _, shape, kind, fortran, raw = table[b"data"].state
         labels = np.array(table[b"labels"], np.uint8)
-    except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError, struct.error) as error:
+    except (
+        KeyError,
+        IndexError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        struct.error,
+    ) as error:
         raise DataError(f"This is no batch of CIFAR-10: {type(error).__name__} {error}.") from error
     whole = isinstance(raw, bytes) and len(raw) == len(labels) * _RECORD
     if (
@@ -47,7 +55,10 @@ def read_batch(content: bytes | memoryview) -> NDArray[np.uint8]:
         or fortran
         or not whole
     ):
-        raise DataError(f"This is no batch of CIFAR-10: its pixels have shape {shape}, with {len(labels)} labels.")
+        raise DataError(
+            f"This is no batch of CIFAR-10: its pixels have shape {shape}, with {len(labels)} "
+            "labels."
+        )
     return np.concatenate([labels[:, None], np.frombuffer(raw, np.uint8).reshape(shape)], axis=1)
 
 
@@ -112,7 +123,8 @@ class _Reader:
                 self._stack[-1].state = state
             case _:
                 raise DataError(
-                    f"This is no batch of CIFAR-10: instruction {code!r} at byte {self._at - 1} is not among its own."
+                    f"This is no batch of CIFAR-10: instruction {code!r} at byte {self._at - 1} "
+                    "is not among its own."
                 )
 
     def _take(self, count: int) -> memoryview:
@@ -128,7 +140,9 @@ class _Reader:
         for name in _NAMES:
             if self._content[self._at : self._at + len(name)] == name:
                 return bytes(self._take(len(name)))
-        raise DataError(f"This is no batch of CIFAR-10: at byte {self._at} it names something to call.")
+        raise DataError(
+            f"This is no batch of CIFAR-10: at byte {self._at} it names something to call."
+        )
 
     def _since_mark(self) -> list[Any]:
         at = len(self._stack) - 1 - self._stack[::-1].index(_MARK)

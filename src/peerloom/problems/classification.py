@@ -34,8 +34,8 @@ Strategy = Literal["auto", "closed", "vmap", "loop"]
 class Classification:
     """(1/m) sum_i f_i(x) + h(x), where f_i is the mean loss of a model on client i's samples.
 
-    model      a name ("svm", "mlp", "cnn", "resnet18", ...; `peerloom list models`), a Model, or your own factory of
-               nn.Module that takes no arguments
+    model      a name ("svm", "mlp", "cnn", "resnet18", ...; `peerloom list models`), a Model, or
+               your own factory of nn.Module that takes no arguments
     data       a Dataset; `Dataset.of(x, y)` makes one of your arrays
     partition  how samples are dealt to clients
     batch      samples per gradient, drawn with replacement; "all" takes all of a client's samples
@@ -44,7 +44,8 @@ class Classification:
     strategy   how gradients are computed; "auto" takes the fastest that fits
     outputs    scores per sample, where a paper's model has more than the data have classes
 
-    Models are judged on the data's test part: loss with l2 and h, and accuracy where labels are classes.
+    Models are judged on the data's test part: loss with l2 and h, and accuracy where labels are
+    classes.
     """
 
     model: str | Model | Callable[[], nn.Module] = "softmax"
@@ -61,34 +62,51 @@ class Classification:
         if self.batch is None:
             object.__setattr__(self, "batch", "all")
         if self.batch != "all" and (not isinstance(self.batch, int) or self.batch < 1):
-            raise ConfigError(f'Classification.batch must be at least 1 sample, or "all"; found {self.batch!r}.')
+            raise ConfigError(
+                f'Classification.batch must be at least 1 sample, or "all"; found {self.batch!r}.'
+            )
         if isinstance(self.model, nn.Module):
             raise ConfigError(
-                "Classification.model is a module. Give a function that makes one, so that a seed can start it."
+                "Classification.model is a module. Give a function that makes one, so that a seed "
+                "can start it."
             )
         if self.l2 < 0:
             raise ConfigError(f"Classification.l2 must not be negative, found {self.l2}.")
         for what, name, known in (("model", self.model, MODELS), ("loss", self.loss, LOSSES)):
             if isinstance(name, str) and name not in known:
-                raise ConfigError(f"Classification.{what}: there is no {what} '{name}'. {nearest(name, known)}")
+                raise ConfigError(
+                    f"Classification.{what}: there is no {what} '{name}'. {nearest(name, known)}"
+                )
         if self.strategy not in ("auto", *STRATEGIES):
-            raise ConfigError(f"Classification.strategy '{self.strategy}': {nearest(self.strategy, ['auto', *STRATEGIES])}")
+            raise ConfigError(
+                f"Classification.strategy '{self.strategy}': "
+                f"{nearest(self.strategy, ['auto', *STRATEGIES])}"
+            )
         if not self.data.classes and self.loss_name != "squared":
             raise ConfigError(
-                f"Data '{self.data.name}' have real targets, but the loss is '{self.loss_name}'. Use model 'least_squares'."
+                f"Data '{self.data.name}' have real targets, but the loss is '{self.loss_name}'. "
+                "Use model 'least_squares'."
             )
         if self.loss_name == "logistic" and self.data.classes != 2:
             raise ConfigError(
-                f"The logistic loss needs labels 0 and 1, but '{self.data.name}' has {self.data.classes} classes."
+                f"The logistic loss needs labels 0 and 1, but '{self.data.name}' has "
+                f"{self.data.classes} classes."
             )
 
         if self.data.of_site and self.partition != IID():
-            raise ConfigError("Classification.partition: every site brings its own samples, so there is nothing to deal.")
+            raise ConfigError(
+                "Classification.partition: every site brings its own samples, so there is nothing "
+                "to deal."
+            )
         if self.outputs is not None and LOSSES[self.loss_name].one_output:
-            raise ConfigError(f"Classification.outputs: the loss '{self.loss_name}' has one score per sample. Leave it out.")
+            raise ConfigError(
+                f"Classification.outputs: the loss '{self.loss_name}' has one score per sample. "
+                "Leave it out."
+            )
         if self.outputs is not None and self.outputs < self.data.classes:
             raise ConfigError(
-                f"Classification.outputs is {self.outputs}, but '{self.data.name}' has {self.data.classes} classes."
+                f"Classification.outputs is {self.outputs}, but '{self.data.name}' has "
+                f"{self.data.classes} classes."
             )
 
     @property
@@ -108,16 +126,21 @@ class Classification:
         """The module with its own initialisation, as a function of the seed."""
         outputs = 1 if LOSSES[self.loss_name].one_output else self.outputs or self.data.classes
         model = MODELS[self.model]() if isinstance(self.model, str) else self.model
-        # Modules initialise themselves from torch's generator: give it a seed of ours and put it back afterwards.
+        # Modules initialise themselves from torch's generator: give it a seed of ours and put it
+        # back afterwards.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(uniform(seed, "start", 0, np.zeros(1, np.int64))[0, 0] * 2**53))
-            module = model.build(self.data.x.shape[1:], outputs) if isinstance(model, Model) else model()
+            module = (
+                model.build(self.data.x.shape[1:], outputs) if isinstance(model, Model) else model()
+            )
         if not RowLayout(module).n:
             raise ConfigError(f"Model {self.model!r} has no parameters to train.")
-        if frozen := [name for name, parameter in module.named_parameters() if not parameter.requires_grad]:
+        if frozen := [
+            name for name, parameter in module.named_parameters() if not parameter.requires_grad
+        ]:
             raise ConfigError(
-                f"Parameter '{frozen[0]}' of model {self.model!r} is frozen, but a row holds all parameters and rules move "
-                "all of them. Register what must not move as a buffer."
+                f"Parameter '{frozen[0]}' of model {self.model!r} is frozen, but a row holds all "
+                "parameters and rules move all of them. Register what must not move as a buffer."
             )
         return module
 
@@ -165,14 +188,21 @@ class Classification:
             return self.partition.deal(data.y, clients, draws)
         if data.owners is None:
             raise ConfigError(
-                f"Partition {type(self.partition).__name__} needs data whose samples have owners, which '{data.name}' have "
-                "not. Use heart-disease or mnist-writers, Dataset.of(..., owners=...), or another partition."
+                f"Partition {type(self.partition).__name__} needs data whose samples have owners, "
+                f"which '{data.name}' have not. Use heart-disease or mnist-writers, "
+                "Dataset.of(..., owners=...), or another partition."
             )
         return self.partition.deal(data.owners, clients, draws)
 
     def holdings(self, clients: int, draws: Draws) -> list[list[int]]:
-        """By class and client, how many samples are held; nothing where there are no classes, or every site has its own."""
+        """By class and client, how many samples are held.
+
+        Nothing where there are no classes, or every site has its own.
+        """
         if not self.data.classes or self.data.of_site:
             return []
-        held = [np.bincount(self.data.y[part], minlength=self.data.classes) for part in self.deal(clients, draws)]
+        held = [
+            np.bincount(self.data.y[part], minlength=self.data.classes)
+            for part in self.deal(clients, draws)
+        ]
         return np.stack(held, axis=1).tolist()  # type: ignore[no-any-return]

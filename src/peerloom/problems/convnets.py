@@ -1,7 +1,10 @@
-"""Convolutional networks by name, for samples that are images [channels, height, width] or grey ones [height, width].
+"""Convolutional networks by name.
 
-Where the originals normalise over the batch, these normalise over groups of channels: the parameters are the same, and a
-client's model then depends on nobody's running statistics. `norm="batch"` gives the originals.
+Samples are images [channels, height, width], or grey ones [height, width].
+
+Where the originals normalise over the batch, these normalise over groups of channels: the
+parameters are the same, and a client's model then depends on nobody's running statistics.
+`norm="batch"` gives the originals.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ Norm = Literal["group", "batch"]
 class CNN:
     """DEPOSITUM's network: two 3 x 3 convolutions (16, 32) with pooling, then 128 hidden units.
 
-    Its parameter counts (268,362 on grey images) need an 8 x 8 map before the dense layers, hence images are zero-padded to
-    32 x 32.
+    Its parameter counts (268,362 on grey images) need an 8 x 8 map before the dense layers, hence
+    images are zero-padded to 32 x 32.
     """
 
     SIDE: ClassVar[int] = 32
@@ -47,7 +50,8 @@ class CNN:
 class MLLCNN:
     """MLL-SGD's network: two 5 x 5 convolutions (10, 20) with pooling, then 100 hidden units.
 
-    With 62 outputs, as its authors ran it on grey 28 x 28 images, 109,642 parameters: `Classification(..., outputs=62)`.
+    With 62 outputs, as its authors ran it on grey 28 x 28 images, 109,642 parameters:
+    `Classification(..., outputs=62)`.
     """
 
     loss: str = "cross_entropy"
@@ -59,13 +63,17 @@ class MLLCNN:
             _Frame(image),
             nn.Conv2d(channels, 10, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
             nn.Conv2d(10, 20, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(20 * (height // 4) * (width // 4), 100), nn.ReLU(), nn.Linear(100, outputs),
+            nn.Flatten(),
+            nn.Linear(20 * (height // 4) * (width // 4), 100), nn.ReLU(), nn.Linear(100, outputs),
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class LeNet:
-    """LeNet-5 with ReLU and max pooling: 61,706 parameters on grey images, which are zero-padded to 32 x 32."""
+    """LeNet-5 with ReLU and max pooling.
+
+    61,706 parameters on grey images, which are zero-padded to 32 x 32.
+    """
 
     SIDE: ClassVar[int] = 32
     loss: str = "cross_entropy"
@@ -77,7 +85,8 @@ class LeNet:
             _Frame(image, self.SIDE),
             nn.Conv2d(image[0], 6, 5), nn.ReLU(), nn.MaxPool2d(2),
             nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, outputs),
+            nn.Flatten(), nn.Linear(400, 120), nn.ReLU(),
+            nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, outputs),
         )  # fmt: skip
 
 
@@ -85,7 +94,8 @@ class LeNet:
 class ResNet18:
     """ResNet-18 with the stem for large images (7 x 7, stride 2, pooling), as DEPOSITUM counts it.
 
-    11,181,642 parameters for ten classes of colour images, 11,175,370 of grey ones, 11,689,512 with 1000 outputs.
+    11,181,642 parameters for ten classes of colour images, 11,175,370 of grey ones, 11,689,512 with
+    1000 outputs.
     """
 
     norm: Norm = "group"
@@ -94,18 +104,28 @@ class ResNet18:
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         """Stem, four stages of two blocks, mean over the image, scores."""
         image = _image("ResNet18", shape)
-        stem = [nn.Conv2d(image[0], 64, 7, stride=2, padding=3, bias=False), _norm(self.norm, 64), nn.ReLU()]
+        stem = [
+            nn.Conv2d(image[0], 64, 7, stride=2, padding=3, bias=False),
+            _norm(self.norm, 64),
+            nn.ReLU(),
+        ]
         stages = _stages([64, 64, 128, 256, 512], 2, self.norm, projected=True)
         head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, outputs)]
-        return _started(nn.Sequential(_Frame(image), *stem, nn.MaxPool2d(3, stride=2, padding=1), *stages, *head))
+        return _started(
+            nn.Sequential(
+                _Frame(image), *stem, nn.MaxPool2d(3, stride=2, padding=1), *stages, *head
+            )
+        )
 
 
 @dataclass(frozen=True)
 class CifarResNet:
-    """The ResNet for small images: 3 stages of 16, 32 and 64 channels; depth 20, 32, 44, ... is 6k + 2.
+    """The ResNet for small images: 3 stages of 16, 32 and 64 channels.
 
-    Depth 20 has 269,722 parameters for ten classes of colour images with shortcuts that subsample and pad with zeros, and
-    272,474 with projections by 1 x 1 convolutions.
+    Depth 20, 32, 44, ... is 6k + 2.
+
+    Depth 20 has 269,722 parameters for ten classes of colour images with shortcuts that subsample
+    and pad with zeros, and 272,474 with projections by 1 x 1 convolutions.
     """
 
     depth: int = 20
@@ -115,26 +135,46 @@ class CifarResNet:
 
     def __post_init__(self) -> None:
         if self.depth < 8 or self.depth % 6 != 2:
-            raise ConfigError(f"CifarResNet.depth must be 6k + 2, such as 20, 32 or 44; found {self.depth}.")
+            raise ConfigError(
+                f"CifarResNet.depth must be 6k + 2, such as 20, 32 or 44; found {self.depth}."
+            )
 
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         """Stem, three stages, mean over the image, scores."""
         image = _image("CifarResNet", shape)
         stem = [nn.Conv2d(image[0], 16, 3, padding=1, bias=False), _norm(self.norm, 16), nn.ReLU()]
-        stages = _stages([16, 16, 32, 64], (self.depth - 2) // 6, self.norm, self.shortcut == "projection")
+        stages = _stages(
+            [16, 16, 32, 64], (self.depth - 2) // 6, self.norm, self.shortcut == "projection"
+        )
         head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, outputs)]
         return _started(nn.Sequential(_Frame(image), *stem, *stages, *head))
 
 
 @dataclass(frozen=True)
 class VGG11:
-    """VGG-11: eight 3 x 3 convolutions, then one dense layer (`head="small"`) or the original three (`head="imagenet"`).
+    """VGG-11: eight 3 x 3 convolutions, then dense layers.
 
-    9,225,610 parameters for ten classes of colour images; 132,863,336 with the original head and 1000 outputs, which
-    needs dropout and half a gigabyte per client.
+    `head="small"` has one dense layer, `head="imagenet"` the original three.
+
+    9,225,610 parameters for ten classes of colour images; 132,863,336 with the original head and
+    1000 outputs, which needs dropout and half a gigabyte per client.
     """
 
-    WIDTHS: ClassVar[tuple[int, ...]] = (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0)  # 0 is pooling
+    WIDTHS: ClassVar[tuple[int, ...]] = (
+        64,
+        0,
+        128,
+        0,
+        256,
+        256,
+        0,
+        512,
+        512,
+        0,
+        512,
+        512,
+        0,
+    )  # 0 is pooling
     head: Literal["small", "imagenet"] = "small"
     loss: str = "cross_entropy"
 
@@ -144,7 +184,11 @@ class VGG11:
         layers: list[nn.Module] = [_Frame(image)]
         channels = image[0]
         for width in self.WIDTHS:
-            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()] if width else [nn.MaxPool2d(2)]
+            layers += (
+                [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()]
+                if width
+                else [nn.MaxPool2d(2)]
+            )
             channels = width or channels
         if self.head == "small":
             layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, outputs)]
@@ -183,7 +227,9 @@ class _Block(nn.Module):
         self.stride, self.more = stride, after - before
         self.shortcut: nn.Module | None = None
         if projected and (stride > 1 or self.more):
-            self.shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride=stride, bias=False), _norm(norm, after))
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(before, after, 1, stride=stride, bias=False), _norm(norm, after)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         """What the convolutions add to the shortcut."""
@@ -191,7 +237,10 @@ class _Block(nn.Module):
         if self.shortcut is not None:
             x = self.shortcut(x)
         elif self.stride > 1 or self.more:
-            x = pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.more // 2, self.more - self.more // 2))
+            x = pad(
+                x[:, :, :: self.stride, :: self.stride],
+                (0, 0, 0, 0, self.more // 2, self.more - self.more // 2),
+            )
         return relu(x + added)
 
 
@@ -206,7 +255,11 @@ def _stages(widths: list[int], blocks: int, norm: Norm, projected: bool) -> list
 
 def _norm(kind: Norm, channels: int) -> nn.Module:
     # Four channels to a group, and 32 groups at most, which is what group norm was proposed with.
-    return nn.BatchNorm2d(channels) if kind == "batch" else nn.GroupNorm(min(32, channels // 4), channels)
+    return (
+        nn.BatchNorm2d(channels)
+        if kind == "batch"
+        else nn.GroupNorm(min(32, channels // 4), channels)
+    )
 
 
 def _started(module: nn.Module) -> nn.Module:
@@ -219,7 +272,9 @@ def _started(module: nn.Module) -> nn.Module:
     return module
 
 
-def _image(name: str, shape: tuple[int, ...], least: int = 1, most: int | None = None) -> tuple[int, int, int]:
+def _image(
+    name: str, shape: tuple[int, ...], least: int = 1, most: int | None = None
+) -> tuple[int, int, int]:
     """Channels, height and width of samples of this shape; square images may come flattened."""
     if len(shape) == 1 and math.isqrt(shape[0]) ** 2 == shape[0]:
         shape = (math.isqrt(shape[0]),) * 2
@@ -227,7 +282,10 @@ def _image(name: str, shape: tuple[int, ...], least: int = 1, most: int | None =
         shape = (1, *shape)
     if len(shape) != 3 or min(shape[1:]) < least or max(shape[1:]) > (most or max(shape[1:])):
         bounds = " ".join(
-            [f"of at least {least} x {least} pixels"] * (least > 1) + [f"of at most {most} x {most} pixels"] * bool(most)
+            [f"of at least {least} x {least} pixels"] * (least > 1)
+            + [f"of at most {most} x {most} pixels"] * bool(most)
         )
-        raise ConfigError(f"{name} needs images{bounds and ' '}{bounds}; samples have shape {shape}.")
+        raise ConfigError(
+            f"{name} needs images{bounds and ' '}{bounds}; samples have shape {shape}."
+        )
     return shape[0], shape[1], shape[2]

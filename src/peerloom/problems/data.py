@@ -24,11 +24,14 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Samples x [N, ...] with labels (whole numbers 0 to classes - 1) or, where classes = 0, real targets y [N].
+    """Samples x [N, ...] with labels or real targets y [N].
 
-    `test_x` and `test_y` are what models are judged on; without them, models are judged on the training samples. `owners`,
-    where samples have one by nature (a hospital, a writer), numbers each training sample's owner from 0. With `of_site` the
-    samples are those of one client alone, and there are none until its site brings them (see `own`).
+    Labels are whole numbers from 0 to classes - 1; where classes = 0, targets are real.
+
+    `test_x` and `test_y` are what models are judged on; without them, models are judged on the
+    training samples. `owners`, where samples have one by nature (a hospital, a writer), numbers
+    each training sample's owner from 0. With `of_site` the samples are those of one client alone,
+    and there are none until its site brings them (see `own`).
     """
 
     x: NDArray[np.float32] = field(repr=False)
@@ -38,7 +41,9 @@ class Dataset:
     test_y: NDArray[Any] | None = field(default=None, repr=False)
     name: str = "data"
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # known constants of synthetic sets, names
+    facts: Mapping[str, Any] = field(
+        default_factory=dict, repr=False
+    )  # known constants of synthetic sets, names
     owners: NDArray[np.int64] | None = field(default=None, repr=False)
     of_site: bool = False
 
@@ -47,27 +52,35 @@ class Dataset:
             return
         for x, y, part in ((self.x, self.y, "x"), (self.test_x, self.test_y, "test_x")):
             if (x is None) != (y is None):
-                raise ConfigError(f"Dataset '{self.name}': give {part} and its labels together, or neither.")
+                raise ConfigError(
+                    f"Dataset '{self.name}': give {part} and its labels together, or neither."
+                )
             if x is None or y is None:
                 continue
             if len(x) != len(y) or not len(x):
-                raise ConfigError(f"Dataset '{self.name}': {part} has {len(x)} samples and {len(y)} labels.")
+                raise ConfigError(
+                    f"Dataset '{self.name}': {part} has {len(x)} samples and {len(y)} labels."
+                )
             if y.ndim != 1 or y.dtype.kind not in "iuf":
                 raise ConfigError(
-                    f"Dataset '{self.name}': labels must be numbers [samples], found {y.dtype} {list(y.shape)}."
+                    f"Dataset '{self.name}': labels must be numbers [samples], found {y.dtype} "
+                    f"{list(y.shape)}."
                 )
             if not (_finite(x) and np.isfinite(y).all()):
                 raise ConfigError(
-                    f"Dataset '{self.name}': {part} or its labels hold NaN or infinite numbers. Clean them first."
+                    f"Dataset '{self.name}': {part} or its labels hold NaN or infinite numbers. "
+                    "Clean them first."
                 )
             if self.classes and not ((y >= 0) & (y < self.classes)).all():
                 raise ConfigError(
-                    f"Dataset '{self.name}': labels run from {y.min()} to {y.max()}, but there are {self.classes} classes, "
-                    f"numbered from 0."
+                    f"Dataset '{self.name}': labels run from {y.min()} to {y.max()}, but there "
+                    f"are {self.classes} classes, numbered from 0."
                 )
 
         if self.owners is not None and self.owners.shape != self.y.shape:
-            raise ConfigError(f"Dataset '{self.name}': {len(self.owners)} owners for {len(self.y)} samples.")
+            raise ConfigError(
+                f"Dataset '{self.name}': {len(self.owners)} owners for {len(self.y)} samples."
+            )
 
     @classmethod
     def of(
@@ -84,22 +97,38 @@ class Dataset:
         """
         labels = np.asarray(y)
         if labels.dtype.kind not in "biuf":
-            raise ConfigError(f"Dataset.of: labels must be numbers, found {labels.dtype}. Number the classes from 0.")
+            raise ConfigError(
+                f"Dataset.of: labels must be numbers, found {labels.dtype}. Number the classes "
+                "from 0."
+            )
         whole = labels.dtype.kind in "biu"
         label_type = np.int64 if whole else np.float64
         held_out = None if test_y is None else np.asarray(test_y, label_type)
-        classes = int(max(labels.max(), -1 if held_out is None else held_out.max())) + 1 if whole else 0
+        classes = (
+            int(max(labels.max(), -1 if held_out is None else held_out.max())) + 1 if whole else 0
+        )
         test = None if test_x is None else np.asarray(test_x, np.float32)
         samples, numbered = np.asarray(x, np.float32), labels.astype(label_type)
-        held_by = None if owners is None else np.unique(np.asarray(owners), return_inverse=True)[1].astype(np.int64)
-        arrays = [array for array in (samples, numbered, test, held_out, held_by) if array is not None]
-        digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()
+        held_by = (
+            None
+            if owners is None
+            else np.unique(np.asarray(owners), return_inverse=True)[1].astype(np.int64)
+        )
+        arrays = [
+            array for array in (samples, numbered, test, held_out, held_by) if array is not None
+        ]
+        digest = hashlib.sha256(
+            b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+        ).hexdigest()
         recipe = {"name": "arrays", "sha256": digest}
         return cls(samples, numbered, classes, test, held_out, "own", recipe, owners=held_by)
 
 
 def loaded_once(load: Callable[P, Dataset]) -> Callable[P, Dataset]:
-    """Give the same object for the same arguments as long as someone uses it: many experiments, one copy in memory."""
+    """Give the same object for the same arguments as long as someone uses it.
+
+    Many experiments, one copy in memory.
+    """
     alive: WeakValueDictionary[object, Dataset] = WeakValueDictionary()
 
     @wraps(load)
@@ -116,23 +145,34 @@ def loaded_once(load: Callable[P, Dataset]) -> Callable[P, Dataset]:
 
 
 def digits(test: float = 0.2) -> Dataset:
-    """Hand-written digits of 13 people: 1,797 images of 8 x 8, ten classes, pixels scaled to [0, 1].
+    """Hand-written digits of 13 people.
 
-    Every fifth image (for test = 0.2) is held out, class by class, so the split is the same everywhere.
-    They come with Peerloom: `digits.txt` beside this file says from whom, and under which licence.
+    1,797 images of 8 x 8, ten classes, pixels scaled to [0, 1].
+
+    Every fifth image (for test = 0.2) is held out, class by class, so the split is the same
+    everywhere. They come with Peerloom: `digits.txt` beside this file says from whom, and under
+    which licence.
     """
     if not 0 < test < 1:
         raise ConfigError(f"digits.test is the share held out, above 0 and below 1; found {test}.")
-    with (files(__package__) / "digits.npz").open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+    with (
+        (files(__package__) / "digits.npz").open("rb") as raw,
+        np.load(raw, allow_pickle=False) as file,
+    ):
         x, y = (file["x"] / 16).astype(np.float32), file["y"].astype(np.int64)
     rank = np.empty(len(y), np.int64)
     for label in range(10):
         where = np.flatnonzero(y == label)
         rank[where] = np.arange(len(where))
     held = np.floor((rank + 1) * test) > np.floor(rank * test)
-    return Dataset(x[~held], y[~held], 10, x[held], y[held], "digits", {"name": "digits", "test": test})
+    return Dataset(
+        x[~held], y[~held], 10, x[held], y[held], "digits", {"name": "digits", "test": test}
+    )
 
 
 def _finite(x: NDArray[Any]) -> bool:
-    """Whether all numbers are, some thousand samples at a time, so that large data need no second copy of their size."""
+    """Whether all numbers are finite.
+
+    Some thousand samples at a time, so that large data need no second copy of their size.
+    """
     return all(bool(np.isfinite(x[at : at + 4096]).all()) for at in range(0, len(x), 4096))

@@ -32,8 +32,9 @@ _STATISTICS: dict[str, tuple[Any, Any]] = {
 def fashion_mnist(scale: Scale = "standard", path: str | None = None) -> Dataset:
     """Fashion-MNIST: 60,000 and 10,000 grey images of clothes, 28 x 28, ten classes.
 
-    scale  "standard": minus the mean of the training pixels, over their deviation, both constants; "unit": [0, 1];
-           "mnist": by MNIST's constants, as DSpodFL's code does; "half": [-1, 1]; "raw": 0 to 255
+    scale  "standard": minus the mean of the training pixels, over their deviation, both constants;
+           "unit": [0, 1]; "mnist": by MNIST's constants, as DSpodFL's code does; "half": [-1, 1];
+           "raw": 0 to 255
     path   the folder with the files, where they are not in one of the usual places
     """
     return _grey("fashion-mnist", scale, path)
@@ -43,33 +44,39 @@ def fashion_mnist(scale: Scale = "standard", path: str | None = None) -> Dataset
 def mnist(scale: Scale = "standard", low: bool = False, path: str | None = None) -> Dataset:
     """MNIST: 60,000 and 10,000 hand-written digits, grey, 28 x 28.
 
-    With `low` there are two classes, 1 for the digits 0 to 4 and 0 for 5 to 9, as in MLL-SGD's logistic regression.
-    scale and path as for fashion_mnist.
+    With `low` there are two classes, 1 for the digits 0 to 4 and 0 for 5 to 9, as in MLL-SGD's
+    logistic regression. scale and path as for fashion_mnist.
     """
     data = _grey("mnist", scale, path)
     if not low:
         return data
-    y, test_y = ((labels < 5).astype(np.int64) for labels in (data.y, data.test_y) if labels is not None)
+    y, test_y = (
+        (labels < 5).astype(np.int64) for labels in (data.y, data.test_y) if labels is not None
+    )
     return Dataset(data.x, y, 2, data.test_x, test_y, data.name, {**data.recipe, "low": True})
 
 
 @loaded_once
 def emnist_letters(scale: Scale = "standard", path: str | None = None) -> Dataset:
-    """EMNIST's letters: 124,800 and 20,800 grey images, 28 x 28, 26 classes, a to z numbered from 0.
+    """EMNIST's letters: 124,800 and 20,800 grey images of 28 x 28, 26 classes from a to z.
 
-    Images lie as in the files (and in torchvision), with rows and columns exchanged. The files number letters from 1;
-    for heads with an unused output for 0, as in DEPOSITUM's counts, set `outputs = 27` in Classification.
-    scale and path as for fashion_mnist.
+    Images lie as in the files (and in torchvision), with rows and columns exchanged. The files
+    number letters from 1; for heads with an unused output for 0, as in DEPOSITUM's counts, set
+    `outputs = 27` in Classification. scale and path as for fashion_mnist.
     """
     return _grey("emnist-letters", scale, path, first=1)
 
 
 @loaded_once
-def mnist_writers(writers: int | None = None, scale: Scale = "standard", path: str | None = None) -> Dataset:
-    """MNIST's digits with the 539 people who wrote the training part as their owners, for the partition Natural.
+def mnist_writers(
+    writers: int | None = None, scale: Scale = "standard", path: str | None = None
+) -> Dataset:
+    """MNIST's digits, owned by the 539 people who wrote the training part.
 
-    `writers` keeps those of the first so many people, in the order of QMNIST's numbers. Nobody of them wrote any of the
-    10,000 test digits. scale and path as for fashion_mnist.
+    For the partition Natural.
+
+    `writers` keeps those of the first so many people, in the order of QMNIST's numbers. Nobody of
+    them wrote any of the 10,000 test digits. scale and path as for fashion_mnist.
     """
     data = mnist(scale, path=path)
     (columns,) = read("mnist-writers", path).values()
@@ -85,7 +92,10 @@ def mnist_writers(writers: int | None = None, scale: Scale = "standard", path: s
 
 @loaded_once
 def cifar10(scale: Scale = "standard", path: str | None = None) -> Dataset:
-    """CIFAR-10: 50,000 and 10,000 colour photographs, 3 x 32 x 32, ten classes. scale and path as for fashion_mnist."""
+    """CIFAR-10: 50,000 and 10,000 colour photographs, 3 x 32 x 32, ten classes.
+
+    `scale` and `path` are as for fashion_mnist.
+    """
     *train, test = read("cifar10", path).values()
     x = np.empty((len(train) * 10_000, 3, 32, 32), np.float32)
     y = np.concatenate([records[:, 0] for records in train]).astype(np.int64)
@@ -118,7 +128,9 @@ def _scaled(
         out /= 255
     statistics = {"standard": _STATISTICS[name], "mnist": _STATISTICS["mnist"], "half": (0.5, 0.5)}
     if scale in statistics:
-        mean, deviation = (np.reshape(np.float32(number), (-1, 1, 1)) for number in statistics[scale])
+        mean, deviation = (
+            np.reshape(np.float32(number), (-1, 1, 1)) for number in statistics[scale]
+        )
         out -= mean
         out /= deviation
     return out

@@ -15,7 +15,8 @@ class RowLayout:
     """The parameters of a module as one row, in the order in which torch lists them.
 
     >>> layout = RowLayout(nn.Linear(3, 2))
-    >>> layout.n, {name: tuple(view.shape) for name, view in layout.views(torch.zeros(5, 8)).items()}
+    >>> views = layout.views(torch.zeros(5, layout.n))
+    >>> layout.n, {name: tuple(view.shape) for name, view in views.items()}
     (8, {'weight': (5, 2, 3), 'bias': (5, 2)})
     """
 

@@ -1,4 +1,7 @@
-"""Closed forms for models of one linear layer: their losses as quadratics, and bounds of curvature."""
+"""Closed forms for models of one linear layer.
+
+Their losses as quadratics, and bounds of curvature.
+"""
 
 from __future__ import annotations
 

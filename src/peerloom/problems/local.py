@@ -24,20 +24,30 @@ Ids = NDArray[np.int64]
 
 
 class LocalClassification:
-    """The samples of the rows that live here; the data themselves are held once, whatever the number of rows."""
+    """The samples of the rows that live here.
 
-    _CALIBRATION_SIZE = 256  # samples of each client that batch norm takes its statistics from at evaluation
+    The data themselves are held once, whatever the number of rows.
+    """
+
+    _CALIBRATION_SIZE = (
+        256  # samples of each client that batch norm takes its statistics from at evaluation
+    )
 
     def __init__(self, problem: Classification, place: Placement, draws: Draws) -> None:
         self._problem, self._place, self._draws = problem, place, draws
         data, self._loss = problem.data, LOSSES[problem.loss_name]
         if not len(data.y) and len(place.rows):
             raise ConfigError(
-                "The file leaves the data to every site (data 'own'), and none are here. At a site: peerloom peer start "
-                "FILE --data SAMPLES. To simulate, name data in the file."
+                "The file leaves the data to every site (data 'own'), and none are here. At a "
+                "site: peerloom peer start FILE --data SAMPLES. To simulate, name data in the "
+                "file."
             )
         self._inputs, self._labels = self._tensors(data.x, data.y)
-        judged = (data.x, data.y) if data.test_x is None or data.test_y is None else (data.test_x, data.test_y)
+        judged = (
+            (data.x, data.y)
+            if data.test_x is None or data.test_y is None
+            else (data.test_x, data.test_y)
+        )
         self._test_inputs, self._test_labels = self._tensors(*judged)
         self.parts = self._deal()
         self._sizes = np.array([len(part) for part in self.parts], np.int64)
@@ -59,7 +69,9 @@ class LocalClassification:
         mine = x if len(on) == x.shape[0] else x[torch.from_numpy(on).to(x.device)]
 
         def seeds(only: slice = slice(None)) -> list[int]:
-            return [int(u * 2**53) for u in self._draws(f"module{of}", t, self._place.rows)[on[only], 0]]
+            return [
+                int(u * 2**53) for u in self._draws(f"module{of}", t, self._place.rows)[on[only], 0]
+            ]
 
         if self._large is not None and self._batch is None:
             g = self._large.full(mine, on, self.parts)
@@ -71,7 +83,9 @@ class LocalClassification:
             g = self._of(mine, np.stack([self.parts[i] for i in on]), seeds)
         else:  # all samples, of clients that hold different numbers of them
             each = [slice(k, k + 1) for k in range(len(on))]
-            g = torch.cat([self._of(mine[k], self.parts[on[k][0]][None], partial(seeds, k)) for k in each])
+            g = torch.cat(
+                [self._of(mine[k], self.parts[on[k][0]][None], partial(seeds, k)) for k in each]
+            )
         return g.add_(mine, alpha=self._problem.l2) if self._problem.l2 else g
 
     def whole_gradients(self, x: Tensor) -> Tensor:
@@ -81,7 +95,7 @@ class LocalClassification:
         return self._exact.grad(x, np.arange(len(x)), 0)
 
     def prox(self, z: Tensor, step: float) -> Tensor:
-        """Of h."""
+        """The proximal step of h."""
         return self._h.prox(z, step)
 
     @torch.no_grad()
@@ -97,15 +111,23 @@ class LocalClassification:
         return Evaluation(loss, torch.stack(rates).cpu().numpy() if rates else None)
 
     def _check(self, module: nn.Module, least: int) -> None:
-        """One sample must give one row of scores, wide enough for the loss; batch norm needs two samples."""
+        """Refuse a module that does not fit the data, the loss or the batch.
+
+        One sample must give one row of scores, wide enough for the loss; batch norm needs two
+        samples.
+        """
         if least < 2 and any(isinstance(part, BatchNorm) for part in module.modules()):
-            raise ConfigError("Batch norm cannot learn from one sample. Use a batch of 2 at least, or group norm.")
+            raise ConfigError(
+                "Batch norm cannot learn from one sample. Use a batch of 2 at least, or group norm."
+            )
         shape = tuple(self._inputs.shape[1:])
         try:
             with torch.no_grad():
                 found = tuple(module.eval()(self._inputs[:1]).shape)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            raise ConfigError(f"The model cannot take samples of shape {shape}: {error}.") from error
+            raise ConfigError(
+                f"The model cannot take samples of shape {shape}: {error}."
+            ) from error
         wanted = 1 if self._loss.one_output else self._problem.data.classes
         fits = len(found) == 2 and (found[1] == 1 if self._loss.one_output else found[1] >= wanted)
         if not fits:
@@ -132,14 +154,18 @@ class LocalClassification:
         """The numbers of the samples in the batches of rows `on`, [k, batch]."""
         some = slice(None) if len(on) == len(self.parts) else on  # a slice copies nothing
         u = self._draws(f"batch{of}", t, self._place.rows, batch)[some]
-        picks: Ids = self._flat[self._offsets[some, None] + (u * self._sizes[some, None]).astype(np.int64)]
+        picks: Ids = self._flat[
+            self._offsets[some, None] + (u * self._sizes[some, None]).astype(np.int64)
+        ]
         return picks
 
     def _of(self, x: Tensor, picks: Ids, seeds: Seeds) -> Tensor:
         """Gradients on these samples, of all rows at once."""
         flat = torch.from_numpy(picks.reshape(-1)).to(x.device)
         inputs = self._inputs.index_select(0, flat).view(*picks.shape, *self._inputs.shape[1:])
-        return self._gradients.gradients(x, inputs, self._labels.index_select(0, flat).view(picks.shape), seeds)
+        return self._gradients.gradients(
+            x, inputs, self._labels.index_select(0, flat).view(picks.shape), seeds
+        )
 
     def _deal(self) -> list[Ids]:
         """The samples of each row here; what a site has brought is all its own."""

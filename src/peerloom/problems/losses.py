@@ -31,18 +31,23 @@ def _cross_entropy(s: Tensor, y: Tensor) -> Tensor:
 
 
 def _cross_entropy_slope(s: Tensor, y: Tensor) -> Tensor:
-    # Over an outer dimension, torch's softmax of a few classes is ten times faster, and ClosedForm's scores lie that way.
+    # Over an outer dimension, torch's softmax of a few classes is ten times faster, and
+    # ClosedForm's scores lie that way.
     p = torch.softmax(s.transpose(-1, -2), dim=-2).transpose(-1, -2)
     return p.scatter_add_(-1, y.unsqueeze(-1), torch.full_like(p[..., :1], -1.0))
 
 
 def _hinge(s: Tensor, y: Tensor) -> Tensor:
-    return (_margins(s, y).clamp_min(0).sum(dim=-1) - 1) / s.shape[-1]  # the own class contributes max(0, 1) = 1
+    return (_margins(s, y).clamp_min(0).sum(dim=-1) - 1) / s.shape[
+        -1
+    ]  # the own class contributes max(0, 1) = 1
 
 
 def _hinge_slope(s: Tensor, y: Tensor) -> Tensor:
     violated = (_margins(s, y) > 0).to(s.dtype)
-    count = violated.sum(dim=-1, keepdim=True)  # the own class among them, whose slope is then minus the others
+    count = violated.sum(
+        dim=-1, keepdim=True
+    )  # the own class among them, whose slope is then minus the others
     return violated.scatter_(-1, y.unsqueeze(-1), 1 - count).div_(s.shape[-1])
 
 
@@ -67,7 +72,9 @@ def _squared_slope(s: Tensor, y: Tensor) -> Tensor:
 
 
 def _largest(s: Tensor, y: Tensor) -> Tensor:
-    return s.max(dim=-1).indices == y  # as argmax, but five times faster where classes lie in blocks, as ClosedForm's do
+    return (
+        s.max(dim=-1).indices == y
+    )  # as argmax, but five times faster where classes lie in blocks, as ClosedForm's do
 
 
 def _positive(s: Tensor, y: Tensor) -> Tensor:
@@ -75,11 +82,18 @@ def _positive(s: Tensor, y: Tensor) -> Tensor:
 
 
 LOSSES: dict[str, Loss] = {
-    "cross_entropy": Loss("cross_entropy", _cross_entropy, _cross_entropy_slope, _largest, curvature=0.5),
-    # (1/C) sum over c != y of max(0, 1 - s_y + s_c): the multi-class margin of DSpodFL's and Spod-GT's "SVM".
+    "cross_entropy": Loss(
+        "cross_entropy", _cross_entropy, _cross_entropy_slope, _largest, curvature=0.5
+    ),
+    # (1/C) sum over c != y of max(0, 1 - s_y + s_c): the multi-class margin of DSpodFL's and
+    # Spod-GT's "SVM".
     "hinge": Loss("hinge", _hinge, _hinge_slope, _largest),
     # labels 0 and 1, one score
-    "logistic": Loss("logistic", _logistic, _logistic_slope, _positive, one_output=True, curvature=0.25),
+    "logistic": Loss(
+        "logistic", _logistic, _logistic_slope, _positive, one_output=True, curvature=0.25
+    ),
     # 1/2 (s - y)^2, one score, real targets
-    "squared": Loss("squared", _squared, _squared_slope, None, one_output=True, curvature=1.0, quadratic=True),
+    "squared": Loss(
+        "squared", _squared, _squared_slope, None, one_output=True, curvature=1.0, quadratic=True
+    ),
 }

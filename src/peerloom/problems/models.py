@@ -32,7 +32,8 @@ class Model(Protocol):
 class Linear:
     """One linear layer: softmax, SVM, logistic or least-squares regression, by its loss.
 
-    784 -> 10 with bias has 7,850 parameters. `zero` starts it at 0, as the papers do with convex problems.
+    784 -> 10 with bias has 7,850 parameters. `zero` starts it at 0, as the papers do with convex
+    problems.
     """
 
     loss: str = "cross_entropy"
@@ -50,7 +51,10 @@ class Linear:
 
 @dataclass(frozen=True)
 class MLP:
-    """Fully connected layers with ReLU: DEPOSITUM's has 128 and 64 hidden units (109,386 parameters on 28 x 28)."""
+    """Fully connected layers with ReLU.
+
+    DEPOSITUM's has 128 and 64 hidden units (109,386 parameters on 28 x 28).
+    """
 
     hidden: tuple[int, ...] = (128, 64)
     loss: str = "cross_entropy"

@@ -48,22 +48,27 @@ class BySize:
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) <= 0:
-            raise ConfigError(f"BySize.sizes must be positive shares, one per client; found {list(self.sizes)}.")
+            raise ConfigError(
+                f"BySize.sizes must be positive shares, one per client; found {list(self.sizes)}."
+            )
 
     def deal(self, y: NDArray[np.generic], clients: int, draws: Draws) -> list[Ids]:
         """Every client gets its share, rounded, and one sample at least."""
         if len(self.sizes) != clients:
-            raise ConfigError(f"BySize has {len(self.sizes)} sizes for {clients} clients. Give one for each.")
+            raise ConfigError(
+                f"BySize has {len(self.sizes)} sizes for {clients} clients. Give one for each."
+            )
         _enough(len(y), clients)
         return _cut(_shuffled(len(y), draws, "size"), np.asarray(self.sizes, np.float64))
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of clients hold unequal shares of shuffled data, equal within a group: MLL-SGD's 5, 10, 20, 25 and 40 per cent.
+    """Groups of clients hold unequal shares of shuffled data, equal within a group.
 
-    The clients are cut into as many equal groups as there are shares, in their order; with `hubs`, within every hub, so that
-    all hubs hold the same amount.
+    The default is MLL-SGD's 5, 10, 20, 25 and 40 per cent. The clients are cut into as many equal
+    groups as there are shares, in their order; with `hubs`, within every hub, so that all hubs hold
+    the same amount.
     """
 
     shares: tuple[float, ...] = (5, 10, 20, 25, 40)
@@ -72,7 +77,8 @@ class Groups:
     def __post_init__(self) -> None:
         if not self.shares or min(self.shares) <= 0 or self.hubs < 1:
             raise ConfigError(
-                f"Groups needs positive shares and one hub at least; found {list(self.shares)} and {self.hubs}."
+                f"Groups needs positive shares and one hub at least; found {list(self.shares)} "
+                f"and {self.hubs}."
             )
 
     def deal(self, y: NDArray[np.generic], clients: int, draws: Draws) -> list[Ids]:
@@ -80,14 +86,20 @@ class Groups:
         each, rest = divmod(clients, len(self.shares) * self.hubs)
         if rest or not each:
             raise ConfigError(
-                f"Groups: {clients} clients cannot be cut into {len(self.shares)} equal groups in each of {self.hubs} hubs."
+                f"Groups: {clients} clients cannot be cut into {len(self.shares)} equal groups in "
+                f"each of {self.hubs} hubs."
             )
-        return BySize(tuple(np.tile(np.repeat(self.shares, each), self.hubs).tolist())).deal(y, clients, draws)
+        return BySize(tuple(np.tile(np.repeat(self.shares, each), self.hubs).tolist())).deal(
+            y, clients, draws
+        )
 
 
 @dataclass(frozen=True)
 class Natural:
-    """Every client is an owner: a hospital's patients, a writer's digits. For data that know whose each sample is."""
+    """Every client is an owner: a hospital's patients, a writer's digits.
+
+    For data that know whose each sample is.
+    """
 
     by: ClassVar[str] = "owners"
 
@@ -96,8 +108,9 @@ class Natural:
         owners = np.unique(y)
         if len(owners) != clients:
             raise ConfigError(
-                f"Natural: the samples have {len(owners)} owners, but there are {clients} clients. Use as many clients, "
-                "or data of fewer owners (mnist-writers has 'writers', heart-disease 'sites')."
+                f"Natural: the samples have {len(owners)} owners, but there are {clients} "
+                "clients. Use as many clients, or data of fewer owners (mnist-writers has "
+                "'writers', heart-disease 'sites')."
             )
         order = np.argsort(y, kind="stable")
         return np.split(order, np.searchsorted(y[order], owners[1:]))
@@ -107,12 +120,14 @@ class Natural:
 class Labels:
     """Every client holds `per_client` classes: DSpodFL's shards, each handed out once.
 
-    There are clients * per_client shards, spread over the classes as evenly as possible (the rest to random classes); each
-    class is shuffled and cut into equal shards. Each client draws its shards one after another, a class with a chance
-    proportional to the shards it has left, and never the same class twice while per_client <= classes.
+    There are clients * per_client shards, spread over the classes as evenly as possible (the rest
+    to random classes); each class is shuffled and cut into equal shards. Each client draws its
+    shards one after another, a class with a chance proportional to the shards it has left, and
+    never the same class twice while per_client <= classes.
 
-    `compat` deals as the authors' code did: whoever draws a class gets the very same first shard of it, and may draw a class
-    twice. Parts then overlap; only with one class per client and as many clients as classes are they the same as without.
+    `compat` deals as the authors' code did: whoever draws a class gets the very same first shard of
+    it, and may draw a class twice. Parts then overlap; only with one class per client and as many
+    clients as classes are they the same as without.
     """
 
     per_client: int = 1
@@ -127,7 +142,9 @@ class Labels:
         classes = _classes(y, "Labels")
         shards = clients * self.per_client
         left = np.full(len(classes), shards // len(classes))
-        bonus = np.argsort(draws.once("partition/bonus", np.arange(len(classes)))[:, 0])[: shards % len(classes)]
+        bonus = np.argsort(draws.once("partition/bonus", np.arange(len(classes)))[:, 0])[
+            : shards % len(classes)
+        ]
         left[bonus] += 1
         order = _shuffled(len(y), draws, "labels")
         piles: list[list[Ids]] = []
@@ -135,15 +152,21 @@ class Labels:
             mine = order[y[order] == label]
             if count > len(mine):
                 raise ConfigError(
-                    f"Labels: class {label} has {len(mine)} samples for {count} shards. Use fewer clients, fewer labels per "
-                    "client, or more data."
+                    f"Labels: class {label} has {len(mine)} samples for {count} shards. Use fewer "
+                    "clients, fewer labels per client, or more data."
                 )
             piles.append(np.array_split(mine, count) if count else [])
         hands = self._choose(left, clients, draws)
-        return [np.sort(np.concatenate([piles[c][0] if self.compat else piles[c].pop() for c in hand])) for hand in hands]
+        return [
+            np.sort(np.concatenate([piles[c][0] if self.compat else piles[c].pop() for c in hand]))
+            for hand in hands
+        ]
 
     def _choose(self, left: Ids, clients: int, draws: Draws) -> list[list[int]]:
-        """Classes for each client. A class with as many shards left as clients to come must be taken by each of them."""
+        """Classes for each client.
+
+        A class with as many shards left as clients to come must be taken by each of them.
+        """
         coins = draws.once("partition/choice", np.arange(clients), lanes=self.per_client)
         left, hands = left.copy(), []
         for i in range(clients):
@@ -165,9 +188,10 @@ class Labels:
 
 @dataclass(frozen=True)
 class Dirichlet:
-    """Each class is dealt by shares drawn from Dirichlet(theta, ..., theta): small theta, few classes per client.
+    """Each class is dealt by shares drawn from Dirichlet(theta, ..., theta).
 
-    A client left with fewer than `least` samples is given some of the largest client's, so none is empty.
+    The smaller theta, the fewer classes a client has. A client left with fewer than `least` samples
+    is given some of the largest client's, so none is empty.
     """
 
     theta: float
@@ -175,7 +199,9 @@ class Dirichlet:
 
     def __post_init__(self) -> None:
         if self.theta <= 0 or self.least < 1:
-            raise ConfigError(f"Dirichlet needs theta > 0 and least >= 1, found {self.theta} and {self.least}.")
+            raise ConfigError(
+                f"Dirichlet needs theta > 0 and least >= 1, found {self.theta} and {self.least}."
+            )
 
     def deal(self, y: NDArray[np.generic], clients: int, draws: Draws) -> list[Ids]:
         """Shares by class, then the guard against empty clients."""
@@ -183,12 +209,16 @@ class Dirichlet:
         classes = _classes(y, "Dirichlet")
         order = _shuffled(len(y), draws, "dirichlet")
         u = draws.once("partition/share", np.arange(len(classes)), lanes=clients)
-        gamma = np.exp(_log_gamma_samples(self.theta, u))  # independent gammas, normalised, are Dirichlet
+        gamma = np.exp(
+            _log_gamma_samples(self.theta, u)
+        )  # independent gammas, normalised, are Dirichlet
         hands: list[list[Ids]] = [[] for _ in range(clients)]
         for label, share in zip(classes, gamma / gamma.sum(axis=1, keepdims=True), strict=True):
             mine = order[y[order] == label]
             for hand, part in zip(
-                hands, np.split(mine, np.rint(np.cumsum(share)[:-1] * len(mine)).astype(int)), strict=True
+                hands,
+                np.split(mine, np.rint(np.cumsum(share)[:-1] * len(mine)).astype(int)),
+                strict=True,
             ):
                 hand.append(part)
         parts = [np.concatenate(hand) for hand in hands]
@@ -203,7 +233,8 @@ class Dirichlet:
 def _log_gamma_samples(theta: float, u: NDArray[np.float64]) -> NDArray[np.float64]:
     """Logarithms of gamma(theta) samples, each row shifted so that its largest is 0.
 
-    For small theta most samples are below the least double; there P(g < x) is x^theta / Gamma(theta + 1).
+    For small theta most samples are below the least double; there P(g < x) is x^theta / Gamma(theta
+    + 1).
     """
     with np.errstate(divide="ignore"):
         log, tail = np.log(gammaincinv(theta, u)), (np.log(u) + gammaln(theta + 1)) / theta
@@ -225,13 +256,18 @@ def _cut(order: Ids, sizes: NDArray[np.float64]) -> list[Ids]:
 
 def _classes(y: NDArray[np.generic], name: str) -> NDArray[np.generic]:
     if not np.issubdtype(y.dtype, np.integer):
-        raise ConfigError(f"{name} deals samples by label, but the data have real targets. Use IID or BySize.")
+        raise ConfigError(
+            f"{name} deals samples by label, but the data have real targets. Use IID or BySize."
+        )
     return np.unique(y)
 
 
 def _enough(samples: int, wanted: int) -> None:
     if samples < wanted:
-        raise ConfigError(f"There are {samples} samples, but the partition needs {wanted} at least. Use fewer clients.")
+        raise ConfigError(
+            f"There are {samples} samples, but the partition needs {wanted} at least. Use fewer "
+            "clients."
+        )
 
 
 PARTITIONS: dict[str, type[Partition]] = {

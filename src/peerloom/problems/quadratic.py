@@ -18,7 +18,9 @@ __all__ = ["Quadratic"]
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """f_i(x) = 1/2 x' A_i x - b_i' x with exact gradients A_i x - b_i; A [m, n, n] symmetric, b [m, n].
+    """f_i(x) = 1/2 x' A_i x - b_i' x with exact gradients A_i x - b_i.
+
+    A [m, n, n] symmetric, b [m, n].
 
     `noise` adds a normal error of that standard deviation to every coordinate of every gradient.
 
@@ -36,9 +38,15 @@ class Quadratic:
     def __post_init__(self) -> None:
         A, b = _array(self.A), _array(self.b)
         if A.ndim != 3 or A.shape[1] != A.shape[2] or b.shape != A.shape[:2]:
-            raise ConfigError(f"Quadratic needs A of shape [m, n, n] and b of [m, n]; found {A.shape} and {b.shape}.")
+            raise ConfigError(
+                f"Quadratic needs A of shape [m, n, n] and b of [m, n]; found {A.shape} and "
+                f"{b.shape}."
+            )
         if not np.allclose(A, A.transpose(0, 2, 1)):
-            raise ConfigError("Quadratic: every A_i must be symmetric; use (A + A') / 2, which has the same values.")
+            raise ConfigError(
+                "Quadratic: every A_i must be symmetric; use (A + A') / 2, which has the same "
+                "values."
+            )
         if self.noise < 0:
             raise ConfigError(f"Quadratic.noise must not be negative, found {self.noise}.")
         object.__setattr__(self, "_A", A)
@@ -46,12 +54,12 @@ class Quadratic:
 
     @property
     def clients(self) -> int:
-        """M."""
+        """The number of clients, m."""
         return len(self._A)
 
     @property
     def n(self) -> int:
-        """Coordinates."""
+        """The number of coordinates."""
         return int(self._A.shape[1])
 
     def start(self, seed: int) -> Tensor:
@@ -78,7 +86,9 @@ class Quadratic:
     def bind(self, place: Placement, draws: Draws) -> LocalQuadratic:
         """The rows of `place`."""
         if place.of != self.clients:
-            raise ConfigError(f"Quadratic has {self.clients} clients, the graph {place.of}. They must be equal.")
+            raise ConfigError(
+                f"Quadratic has {self.clients} clients, the graph {place.of}. They must be equal."
+            )
         return LocalQuadratic(self, place, draws)
 
 
@@ -87,33 +97,46 @@ class LocalQuadratic:
 
     def __init__(self, problem: Quadratic, place: Placement, draws: Draws) -> None:
         self._problem, self._place, self._draws = problem, place, draws
-        self._A, self._b = (torch.from_numpy(a).to(place.device, place.dtype) for a in (problem._A, problem._b))
+        self._A, self._b = (
+            torch.from_numpy(a).to(place.device, place.dtype) for a in (problem._A, problem._b)
+        )
         self._h = problem.h or Zero()
         self._mean_A, self._mean_b = self._A.mean(dim=0), self._b.mean(dim=0)
 
     def grad(self, x: Tensor, on: NDArray[np.int64], t: int, batch: int = 0) -> Tensor:
-        """A_i x_i - b_i, row by row, so that a row's bits do not depend on which others live here."""
+        """A_i x_i - b_i, row by row: a row's bits do not depend on which others live here."""
         rows = self._place.rows[on]
-        g = torch.stack([self._A[i] @ x[k] - self._b[i] for k, i in zip(on.tolist(), rows.tolist(), strict=True)])
+        g = torch.stack(
+            [
+                self._A[i] @ x[k] - self._b[i]
+                for k, i in zip(on.tolist(), rows.tolist(), strict=True)
+            ]
+        )
         if self._problem.noise:
             u = torch.from_numpy(
-                self._draws(f"noise/{batch}" if batch else "noise", t, self._place.rows, self._problem.n)[on]
+                self._draws(
+                    f"noise/{batch}" if batch else "noise", t, self._place.rows, self._problem.n
+                )[on]
             )
             # A uniform of exactly 0 would give minus infinity.
             g = g + self._problem.noise * torch.special.ndtri(u.clamp_min(2.0**-54)).to(g)
         return g
 
     def whole_gradients(self, x: Tensor) -> Tensor:
-        """Without noise."""
+        """Each row's gradient without noise."""
         return torch.einsum("iab,ib->ia", self._A[self._place.rows], x) - self._b[self._place.rows]
 
     def prox(self, z: Tensor, step: float) -> Tensor:
-        """Of h."""
+        """The proximal step of h."""
         return self._h.prox(z, step)
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """The whole objective, (1/m) sum_i f_i + h, at each model."""
-        value = 0.5 * torch.einsum("ri,ij,rj->r", x, self._mean_A, x) - x @ self._mean_b + self._h.value(x)
+        value = (
+            0.5 * torch.einsum("ri,ij,rj->r", x, self._mean_A, x)
+            - x @ self._mean_b
+            + self._h.value(x)
+        )
         return Evaluation(value.double().cpu().numpy(), None)
 
 

@@ -1,4 +1,7 @@
-"""The part h of the objective that has an easy proximal step: argmin_x h(x) + |x - z|^2 / (2 step)."""
+"""The part h of the objective that has an easy proximal step.
+
+prox(z) = argmin_x h(x) + |x - z|^2 / (2 step)
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,17 @@ from torch import Tensor
 
 from ..core import ConfigError
 
-__all__ = ["L1", "L2", "MCP", "REGULARISERS", "SCAD", "Box", "Regulariser", "Zero", "weak_convexity"]
+__all__ = [
+    "L1",
+    "L2",
+    "MCP",
+    "REGULARISERS",
+    "SCAD",
+    "Box",
+    "Regulariser",
+    "Zero",
+    "weak_convexity",
+]
 
 
 @runtime_checkable
@@ -84,7 +97,10 @@ class L2:
 
 @dataclass(frozen=True)
 class MCP:
-    """The minimax concave penalty: lam |t| - t^2 / (2 theta) up to theta lam, constant beyond; 1/theta-weakly convex."""
+    """The minimax concave penalty: lam |t| - t^2 / (2 theta) up to theta lam, constant beyond.
+
+    1/theta-weakly convex.
+    """
 
     lam: float
     theta: float
@@ -109,12 +125,17 @@ class MCP:
         """Summed over coordinates."""
         t = x.abs()
         rising = self.lam * t - t.square() / (2 * self.theta)
-        return torch.where(t <= self.theta * self.lam, rising, self.theta * self.lam**2 / 2).sum(dim=1)
+        return torch.where(t <= self.theta * self.lam, rising, self.theta * self.lam**2 / 2).sum(
+            dim=1
+        )
 
 
 @dataclass(frozen=True)
 class SCAD:
-    """The smoothly clipped absolute deviation: like l1 near zero, constant beyond theta lam; 1/(theta-1)-weakly convex."""
+    """The smoothly clipped absolute deviation: like l1 near zero, constant beyond theta lam.
+
+    1/(theta-1)-weakly convex.
+    """
 
     lam: float
     theta: float = 3.7
@@ -133,7 +154,9 @@ class SCAD:
         """Three pieces, continuous at (1 + step) lam and at theta lam."""
         _step_below("SCAD", step, self.theta - 1, "theta - 1")
         size = z.abs()
-        middle = ((self.theta - 1) * z - z.sign() * step * self.theta * self.lam) / (self.theta - 1 - step)
+        middle = ((self.theta - 1) * z - z.sign() * step * self.theta * self.lam) / (
+            self.theta - 1 - step
+        )
         outer = torch.where(size <= self.theta * self.lam, middle, z)
         return torch.where(size <= (1 + step) * self.lam, _soft(z, step * self.lam), outer)
 
@@ -161,7 +184,10 @@ class Box:
         return z.clamp(self.lo, self.hi)
 
     def value(self, x: Tensor) -> Tensor:
-        """0 or infinity. Averages of points inside may leave the box by rounding, hence the slack."""
+        """0 or infinity.
+
+        Averages of points inside may leave the box by rounding, hence the slack.
+        """
         slack = 1e-6 * max(1.0, abs(self.lo), abs(self.hi))
         outside = ((x < self.lo - slack) | (x > self.hi + slack)).any(dim=1)
         return torch.where(outside, torch.inf, 0.0).to(x)
@@ -179,8 +205,8 @@ def _not_negative(what: str, value: float) -> None:
 def _step_below(name: str, step: float, limit: float, what: str) -> None:
     if step >= limit:
         raise ConfigError(
-            f"{name}: the step {step:g} must be below {what} = {limit:g}, or its proximal step has no unique answer. "
-            "Use a smaller step or a larger theta."
+            f"{name}: the step {step:g} must be below {what} = {limit:g}, or its proximal step "
+            "has no unique answer. Use a smaller step or a larger theta."
         )
 
 

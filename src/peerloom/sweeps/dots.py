@@ -26,13 +26,20 @@ def table_picture(title: str, found: Found, reading: Reading, paper: Paper) -> P
         if (values := list(found.values(point, label, reading).values()))
     ]
     band = QUARTILES.replace("band", "line") if found.seeds > 1 else ""
-    return Picture(name_of(reading), f"{title}: {reading.words}", [dots_panel("", dots, reading.metric)], band)
+    return Picture(
+        name_of(reading), f"{title}: {reading.words}", [dots_panel("", dots, reading.metric)], band
+    )
 
 
 def dots_panel(title: str, dots: Sequence[Dot], metric: str) -> Dots:
     """Rows of dots of a column."""
     along = along_of(metric)
-    values = [value for dot in dots for value in (dot.value, dot.low, dot.high, dot.paper) if value is not None]
+    values = [
+        value
+        for dot in dots
+        for value in (dot.value, dot.low, dot.high, dot.paper)
+        if value is not None
+    ]
     return Dots(title, dots, dataclasses.replace(along, log=logged(values, along)))
 
 

@@ -1,4 +1,4 @@
-"""Figures as pictures: readings over what was varied, and the curves of all points as small multiples.
+"""Figures as pictures: readings over what was varied, and curves as small multiples.
 
 A point's name says its factors: "0.2, m 32" is the first at 0.2 and m at 32.
 """
@@ -25,7 +25,13 @@ Factor = tuple[str, str]  # what is varied, and its value
 
 _MOST_PANELS = 12
 _MOST_BESIDE = 3
-_SPENT = {"round", "communications", "seconds", "paper_bytes", "delay"}  # what a run ends with, not a curve of its own
+_SPENT = {
+    "round",
+    "communications",
+    "seconds",
+    "paper_bytes",
+    "delay",
+}  # what a run ends with, not a curve of its own
 
 
 def factors_of(points: Sequence[str], varied: str) -> dict[str, list[Factor]]:
@@ -36,7 +42,10 @@ def factors_of(points: Sequence[str], varied: str) -> dict[str, list[Factor]]:
     """
     made = {}
     for point in points:
-        parts = [re.fullmatch(r"(?:([A-Za-z]\w*) )?(-?[\d.]+(?:e-?\d+)?)", part) for part in point.split(", ")]
+        parts = [
+            re.fullmatch(r"(?:([A-Za-z]\w*) )?(-?[\d.]+(?:e-?\d+)?)", part)
+            for part in point.split(", ")
+        ]
         named = [(part[1] or varied, part[2]) for part in parts if part]
         made[point] = named if len(named) == len(parts) <= 2 else [(varied, point)] if point else []
     return made
@@ -52,8 +61,14 @@ def figure_pictures(
     """Readings over what was varied, and the curves of all points as small multiples."""
     readings = [*shows, *dict.fromkeys(reading for _, _, reading in paper or {})]
     axis = next((one.axis for one in readings if one.at != "end" and one.axis != "round"), "round")
-    metrics = dict.fromkeys(one.metric for one in readings if one.level is None and one.metric not in _SPENT)
-    curves = [drawn for metric in metrics if (drawn := _curves(title, found, metric, axis, factors, paper or {}))]
+    metrics = dict.fromkeys(
+        one.metric for one in readings if one.level is None and one.metric not in _SPENT
+    )
+    curves = [
+        drawn
+        for metric in metrics
+        if (drawn := _curves(title, found, metric, axis, factors, paper or {}))
+    ]
     sweeps = []
     if any(factors.values()):
         numeric = all(_value(some[0]) is not None for some in factors.values())
@@ -65,7 +80,12 @@ def figure_pictures(
 
 
 def _curves(
-    title: str, found: Found, metric: str, axis: str, factors: Mapping[str, Sequence[Factor]], paper: Paper
+    title: str,
+    found: Found,
+    metric: str,
+    axis: str,
+    factors: Mapping[str, Sequence[Factor]],
+    paper: Paper,
 ) -> Picture | None:
     across = axis, Along(words_of(axis))
     up = metric, along_of(metric)
@@ -88,13 +108,27 @@ def _curves(
         return None
     if len({panel.across.log for panel in panels}) > 1:
         panels = drawn(log=True)  # one manner for all, so that they can be compared
-    if not up[1].log and up[1].unit != "%" and spans_decades([value for panel in panels for _, value in panel.shown()]):
-        panels = [dataclasses.replace(panel, up=dataclasses.replace(panel.up, log=True)) for panel in panels]
+    if (
+        not up[1].log
+        and up[1].unit != "%"
+        and spans_decades([value for panel in panels for _, value in panel.shown()])
+    ):
+        panels = [
+            dataclasses.replace(panel, up=dataclasses.replace(panel.up, log=True))
+            for panel in panels
+        ]
     band = RANGE if found.seeds > 1 else ""
     words = f"{title}: {words_of(metric)}, against {words_of(axis)}"
-    second = {some[1] for some in factors.values() if len(some) > 1}  # its values side by side, if panels are points
+    second = {
+        some[1] for some in factors.values() if len(some) > 1
+    }  # its values side by side, if panels are points
     beside = len(second) if len(second) <= _MOST_BESIDE and len(panels) == len(factors) else 0
-    gone = dict.fromkeys(line.group.label for name, lines in grouped.items() for line in lines if line not in curved[name])
+    gone = dict.fromkeys(
+        line.group.label
+        for name, lines in grouped.items()
+        for line in lines
+        if line not in curved[name]
+    )
     about = f"Judged at the ends only, and not drawn where so: {', '.join(gone)}." if gone else ""
     name = f"{metric}-{axis}".replace("_", "-")
     return Picture(name, words, with_common_reach(panels), band, about, beside, _order(found))
@@ -110,7 +144,10 @@ class _Drawn:
 
 
 def _grouped(found: Found, factors: Mapping[str, Sequence[Factor]]) -> dict[str, list[_Drawn]]:
-    """Panels of curves: one per point, or, of one algorithm alone, one per second factor with a line per value."""
+    """Panels of curves: one per point.
+
+    Of one algorithm alone: one per second factor, with a line per value of the first.
+    """
     alone = len(found.algorithms) == 1
     panels: dict[str, list[_Drawn]] = {}
     for point in found.points:
@@ -120,7 +157,9 @@ def _grouped(found: Found, factors: Mapping[str, Sequence[Factor]]) -> dict[str,
                 name, line = ", ".join(some[1:]), some[0]
             else:
                 name, line = ", ".join(some), label
-            panels.setdefault(name, []).append(_Drawn(Group(line, label, tuple(runs.values())), point, label))
+            panels.setdefault(name, []).append(
+                _Drawn(Group(line, label, tuple(runs.values())), point, label)
+            )
     return panels
 
 
@@ -143,7 +182,11 @@ def _printed(paper: Paper, line: _Drawn, metric: str, axis: str) -> list[tuple[f
     ends = [float(column_of(run, axis)[-1]) for run in line.group.runs if len(run.metrics)]
     made = []
     for (point, label, reading), value in paper.items():
-        if (point, label, reading.metric) == (line.point, line.label, metric) and reading.level is None:
+        if (point, label, reading.metric) == (
+            line.point,
+            line.label,
+            metric,
+        ) and reading.level is None:
             if reading.at == "end":
                 made.append((min(ends, default=math.nan), value))
             elif reading.axis == axis and not isinstance(reading.at, str):
@@ -151,8 +194,17 @@ def _printed(paper: Paper, line: _Drawn, metric: str, axis: str) -> list[tuple[f
     return made
 
 
-def _sweep(title: str, found: Found, reading: Reading, factors: Mapping[str, Sequence[Factor]], paper: Paper) -> Picture:
-    """A reading over the first factor; a panel per value of the second one, or a line where one algorithm is alone."""
+def _sweep(
+    title: str,
+    found: Found,
+    reading: Reading,
+    factors: Mapping[str, Sequence[Factor]],
+    paper: Paper,
+) -> Picture:
+    """A reading over the first factor.
+
+    There is a panel per value of the second one, or a line where one algorithm is alone.
+    """
     alone = len(found.algorithms) == 1
     rows: dict[str, dict[str, list[_Row]]] = {}
     for point in found.points:
@@ -164,13 +216,25 @@ def _sweep(title: str, found: Found, reading: Reading, factors: Mapping[str, Seq
             printed = paper.get((point, label, reading))
             x = _value(first)
             assert x is not None
-            rows.setdefault(panel, {}).setdefault(line, []).append(_Row(x, middle(values), *quartiles(values), printed))
+            rows.setdefault(panel, {}).setdefault(line, []).append(
+                _Row(x, middle(values), *quartiles(values), printed)
+            )
     across, up = Along(next(iter(factors.values()))[0][0]), along_of(reading.metric)
     xs = [row[0] for lines in rows.values() for some in lines.values() for row in some]
-    ys = [value for lines in rows.values() for some in lines.values() for row in some for value in row[1:4]]
-    across, up = dataclasses.replace(across, log=grows_by_factors(xs)), dataclasses.replace(up, log=logged(ys, up))
+    ys = [
+        value
+        for lines in rows.values()
+        for some in lines.values()
+        for row in some
+        for value in row[1:4]
+    ]
+    across, up = (
+        dataclasses.replace(across, log=grows_by_factors(xs)),
+        dataclasses.replace(up, log=logged(ys, up)),
+    )
     panels = [
-        Lines(panel, [_swept(name, some) for name, some in lines.items()], across, up) for panel, lines in rows.items()
+        Lines(panel, [_swept(name, some) for name, some in lines.items()], across, up)
+        for panel, lines in rows.items()
     ]
     band = QUARTILES if found.seeds > 1 else ""
     words = f"{title}: {reading.words}"
@@ -178,7 +242,10 @@ def _sweep(title: str, found: Found, reading: Reading, factors: Mapping[str, Seq
 
 
 def _order(found: Found) -> list[str]:
-    """The algorithms, for colours that stay the same from picture to picture; one alone has lines of other names."""
+    """The algorithms, for colours that stay the same from picture to picture.
+
+    One alone has lines of other names.
+    """
     return found.algorithms if len(found.algorithms) > 1 else []
 
 
@@ -194,7 +261,15 @@ class _Row(NamedTuple):
 
 def _swept(label: str, rows: list[_Row]) -> Line:
     x, y, low, high, _ = zip(*sorted(rows), strict=True)
-    return Line(label, x, y, low, high, [(row.x, row.paper) for row in rows if row.paper is not None], marked=True)
+    return Line(
+        label,
+        x,
+        y,
+        low,
+        high,
+        [(row.x, row.paper) for row in rows if row.paper is not None],
+        marked=True,
+    )
 
 
 def _value(factor: Factor) -> float | None:

@@ -1,4 +1,4 @@
-"""Numbers read off runs: a metric at the end, at a place on an axis, or what it took to reach a level."""
+"""Numbers read off runs: a metric at the end or somewhere on an axis, or the cost of a level."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ class Reading:
     """What is read off one run.
 
     metric  a column of the run's table
-    at      where: "end", "common" (as far along `axis` as all runs of the point came), a place on `axis`, "along" (the mean
-            up to there, which says who is faster also where all end alike), or "settled": at the end of a run that
-            ended because it had settled, and not because its rounds were over
+    at      where: "end", "common" (as far along `axis` as all runs of the point came), a place on
+            `axis`, "along" (the mean up to there, which says who is faster also where all end
+            alike), or "settled": at the end of a run that ended because it had settled, and not
+            because its rounds were over
     axis    a column that grows
     upto    with "common" and "along": no further than this place
     level   in place of `at`: where this other column first met this value
@@ -74,7 +75,7 @@ class Reading:
 
     @property
     def least(self) -> float:
-        """The least difference that a single seed can tell."""
+        """The smallest difference that a single seed can tell."""
         return 0.001 if self.metric.endswith(("accuracy", "loss")) else 0.0
 
     @property
@@ -84,7 +85,7 @@ class Reading:
 
     @property
     def words(self) -> str:
-        """In words, as a heading has it."""
+        """The reading in words, as a heading has it."""
         what = words_of(self.metric)
         if self.level is not None:
             name, value = self.level
@@ -98,10 +99,12 @@ class Reading:
         axis = words_of(self.axis) if self.axis != "round" else "round"
         if self.at != "common":
             return f"{what} at {axis} {self.at:g}"
-        return f"{what} at equal {axis}" + (f", {self.upto:g} at the most" if self.upto < math.inf else "")
+        return f"{what} at equal {axis}" + (
+            f", {self.upto:g} at the most" if self.upto < math.inf else ""
+        )
 
     def of(self, run: Run, common: float = math.nan) -> float:
-        """The number; not a number where the run does not say."""
+        """The number read off a run; NaN where the run does not say."""
         if run.info.get("status") == "diverged":
             return self.worst
         y = column_of(run, self.metric)
@@ -134,7 +137,10 @@ class Found:
     def __init__(self, runs: Mapping[str, Sequence[Run]], varied: str = "") -> None:
         self.varied = varied
         self.runs = {
-            point: {group.label: {seed_of(run): run for run in group.runs} for group in grouped(list(some))}
+            point: {
+                group.label: {seed_of(run): run for run in group.runs}
+                for group in grouped(list(some))
+            }
             for point, some in runs.items()
         }
 
@@ -145,17 +151,26 @@ class Found:
 
     def place(self, where: str) -> str:
         """In words, where something was found: a bare value gets the name of what is varied."""
-        point = next((point for point in self.points if point and where.split(" ")[0] == point.split(" ")[0]), "")
+        point = next(
+            (
+                point
+                for point in self.points
+                if point and where.split(" ")[0] == point.split(" ")[0]
+            ),
+            "",
+        )
         return f"{self.varied} {where}" if point[:1].isdigit() and self.varied else where
 
     @property
     def seeds(self) -> int:
         """How many seeds the fullest label has."""
-        return max((len(runs) for labels in self.runs.values() for runs in labels.values()), default=0)
+        return max(
+            (len(runs) for labels in self.runs.values() for runs in labels.values()), default=0
+        )
 
     @property
     def algorithms(self) -> list[str]:
-        """Those of all points, in the order of their first appearance."""
+        """The algorithms of all points, in the order of their first appearance."""
         return list(dict.fromkeys(label for point in self.points for label in self.labels(point)))
 
     def labels(self, point: str) -> list[str]:
@@ -167,21 +182,30 @@ class Found:
         runs = self.runs.get(point, {})
         common = math.nan
         if reading.at in ("common", "along"):
-            ends = [column_of(run, reading.axis) for some in runs.values() for run in some.values() if _whole(run)]
+            ends = [
+                column_of(run, reading.axis)
+                for some in runs.values()
+                for run in some.values()
+                if _whole(run)
+            ]
             common = min((float(end[-1]) for end in ends if len(end)), default=math.nan)
         return {seed: reading.of(run, common) for seed, run in runs.get(label, {}).items()}
 
 
 def column_of(run: Run, name: str) -> NDArray[np.float64]:
-    """A column of the table, or PaME's communication rounds: how often a client hears, in the mean over clients.
+    """A column of the table, or one that is derived: PaME's communication rounds.
 
-    A client that asks a fraction of its neighbours hears max(1, ceil(fraction |N_i|)) messages each time.
+    Those are how often a client hears, in the mean over clients. A client that asks a fraction of
+    its neighbours hears max(1, ceil(fraction |N_i|)) messages each time.
     """
     if name != "communications":
         return column(run, name)
     fraction = float(run.config.get("schedule", {}).get("fraction", 1.0))
     heard = np.bincount(run.network["layers"]["peers"]["target"])
-    return np.asarray(column(run, "messages") / sum(max(1, math.ceil(fraction * degree - 1e-9)) for degree in heard))
+    return np.asarray(
+        column(run, "messages")
+        / sum(max(1, math.ceil(fraction * degree - 1e-9)) for degree in heard)
+    )
 
 
 def _whole(run: Run) -> bool:
@@ -198,7 +222,9 @@ def middle(values: Sequence[float]) -> float:
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
-    """The lower and the upper quartile, both of them values that occurred; of up to three values, least and largest.
+    """The lower and the upper quartile, both of them values that occurred.
+
+    Of up to three values, least and largest.
 
     >>> quartiles([5.0, 1.0, 2.0, 4.0, 3.0])
     (2.0, 4.0)

@@ -12,6 +12,6 @@ OBSERVED = 200  # first rounds that are looked at where a schedule cannot be put
 
 
 def activity_rates(exp: Experiment, start: int = 1) -> ActivityRates:
-    """The rates of an experiment's schedule, with the probabilities that are in force in round `start`."""
+    """The rates of an experiment's schedule, with the probabilities in force in round `start`."""
     span = Span(start, min(OBSERVED, exp.rounds))
     return rates_of(exp.active_schedule, exp.graph, Draws(exp.seed), span)

@@ -20,7 +20,14 @@ from .costs import Costs, costs
 from .coverage import Coverage, cover
 from .findings import Finding, findings
 from .graph_facts import ALL_PAIRS, GraphFacts, graph_facts
-from .improve import WEIGHTS_UP_TO, Improvement, better_weights, new_hub_links, new_links, surer_links
+from .improve import (
+    WEIGHTS_UP_TO,
+    Improvement,
+    better_weights,
+    new_hub_links,
+    new_links,
+    surer_links,
+)
 from .matrices import UnsettledError
 
 __all__ = ["Advice", "Changes", "Stochastic", "advise", "advise_all"]
@@ -31,7 +38,7 @@ _SUGGEST_UP_TO = 2000  # clients for whom changes are tried
 
 @dataclass(frozen=True)
 class Stochastic:
-    """What the weights of one layer sum to when every link fires, own weights included."""
+    """What the weights of one layer sum to when every link fires, self-weights included."""
 
     layer: str
     weights: Literal["receiver", "sender", "neighbours"]
@@ -42,9 +49,15 @@ class Stochastic:
 
     @property
     def words(self) -> str:
-        """How such a matrix is called."""
+        """The name of such a matrix."""
         both = self.rows_sum_to_one and self.columns_sum_to_one
-        kind = "doubly stochastic" if both else "row stochastic" if self.rows_sum_to_one else "column stochastic"
+        kind = (
+            "doubly stochastic"
+            if both
+            else "row stochastic"
+            if self.rows_sum_to_one
+            else "column stochastic"
+        )
         return f"symmetric, {kind}" if self.symmetric else kind
 
 
@@ -55,7 +68,9 @@ class Changes:
     now: float
     surer: tuple[Improvement, ...]
     fresh: tuple[Improvement, ...]
-    weights: float | None  # the contraction of the best weights; None where they were not looked for
+    weights: (
+        float | None
+    )  # the contraction of the best weights; None where they were not looked for
     tuned: tuple[tuple[int, int, float], ...] = ()  # the best weights, as (source, target, weight)
 
 
@@ -90,15 +105,19 @@ class Advice:
         return not any(one.level == "error" for one in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same in lists, dictionaries, numbers and words, as JSON has them; infinity is the word "infinite"."""
+        """The advice as JSON has it; infinity is the word "infinite"."""
         plain: dict[str, Any] = _plain(self)
         plain["contraction"].pop("worst")
         plain["costs"]["delay"] = self.costs.delay
         return plain | {"works": self.works}
 
 
-def advise(exp: Experiment, given: Mapping[str, float] | None = None, *, quick: bool = False) -> Advice:
-    """What theory says about one experiment; `given` are constants known by hand, `quick` leaves out what takes longer.
+def advise(
+    exp: Experiment, given: Mapping[str, float] | None = None, *, quick: bool = False
+) -> Advice:
+    """What theory says about one experiment.
+
+    `given` are constants known by hand, `quick` leaves out what takes longer.
 
     >>> import peerloom as pl
     >>> problem = pl.problems.Quadratic(A=[[[1.0]]] * 4, b=[[0.0], [1.0], [2.0], [3.0]])
@@ -110,9 +129,12 @@ def advise(exp: Experiment, given: Mapping[str, float] | None = None, *, quick: 
 
 
 def advise_all(
-    experiments: Iterable[Experiment], given: Mapping[str, float] | None = None, *, quick: bool = False
+    experiments: Iterable[Experiment],
+    given: Mapping[str, float] | None = None,
+    *,
+    quick: bool = False,
 ) -> Iterable[Advice]:
-    """The same for several, one after the other; what they share is computed once."""
+    """What theory says about several experiments; what they share is computed once."""
     shapes: dict[int, GraphFacts] = {}
     constants: dict[tuple[int, int, int], Constants] = {}
     changes: dict[tuple[int, bytes], tuple[Changes | None, tuple[str, ...]]] = {}
@@ -124,7 +146,10 @@ def advise_all(
         if id(exp.graph) not in shapes:
             shapes[id(exp.graph)] = graph_facts(talking(exp.graph))
         mixing = contraction(exp, rates, quick=quick)
-        what = (id(exp.graph), b"" if rates.coins is None else b"".join(p.tobytes() for p in rates.coins.values()))
+        what = (
+            id(exp.graph),
+            b"" if rates.coins is None else b"".join(p.tobytes() for p in rates.coins.values()),
+        )
         if what not in changes:
             changes[what] = (None, ()) if quick else _changes(exp, rates, mixing)
         yield _advice(exp, rates, shapes[id(exp.graph)], mixing, constants[who], *changes[what])
@@ -151,7 +176,11 @@ def _advice(
     if shape.connected and shape.diameter is None:
         skipped.append(f"the exact diameter: more than {ALL_PAIRS:,} clients")
     coverage = cover(exp, rates, mixing, constants)
-    fires = np.concatenate(list(rates.links.values())) if any(map(len, rates.links.values())) else np.zeros(1)
+    fires = (
+        np.concatenate(list(rates.links.values()))
+        if any(map(len, rates.links.values()))
+        else np.zeros(1)
+    )
     return Advice(
         label=exp.name,
         algorithm=type(exp.algorithm).__name__,
@@ -176,7 +205,9 @@ def _advice(
     )
 
 
-def _changes(exp: Experiment, rates: ActivityRates, mixing: Contraction) -> tuple[Changes | None, tuple[str, ...]]:
+def _changes(
+    exp: Experiment, rates: ActivityRates, mixing: Contraction
+) -> tuple[Changes | None, tuple[str, ...]]:
     if exp.graph.hubs:
         return _hub_changes(exp, mixing)
     links = exp.graph.peers
@@ -194,7 +225,9 @@ def _changes(exp: Experiment, rates: ActivityRates, mixing: Contraction) -> tupl
     except UnsettledError as error:
         return None, (f"changes to links: {error}",)
     if fresh is None:
-        skipped.append("new links: the weights are your own, and a new link would not know how to change them")
+        skipped.append(
+            "new links: the weights are your own, and a new link would not know how to change them"
+        )
     best, tuned = None, np.empty(0)
     if not links.symmetric:
         skipped.append("better weights: only looked for on undirected graphs")
@@ -202,7 +235,11 @@ def _changes(exp: Experiment, rates: ActivityRates, mixing: Contraction) -> tupl
         skipped.append(f"better weights: more than {WEIGHTS_UP_TO} clients")
     else:
         best, tuned = better_weights(links, p, now)
-    weights = tuple(zip(links.src.tolist(), links.dst.tolist(), tuned.tolist(), strict=True)) if len(tuned) else ()
+    weights = (
+        tuple(zip(links.src.tolist(), links.dst.tolist(), tuned.tolist(), strict=True))
+        if len(tuned)
+        else ()
+    )
     return Changes(now, tuple(surer), tuple(fresh or ()), best, weights), tuple(skipped)
 
 
@@ -210,10 +247,14 @@ def _hub_changes(exp: Experiment, mixing: Contraction) -> tuple[Changes | None, 
     """New links between the hubs; what ties a worker to its hub is not for choosing."""
     recipe, now = exp.graph.recipe, mixing.all_on or 0.0
     if recipe.get("H") is not None or "hub_graph" not in recipe:
-        return None, ("new links between hubs: H is your own, and a new link would not know how to change it",)
+        return None, (
+            "new links between hubs: H is your own, and a new link would not know how to change it",
+        )
     if now >= 1 - 1e-12 or exp.graph.hubs < 3:
         return None, ()
-    return Changes(now, (), tuple(new_hub_links(recipe["hub_graph"], hub_matrix(exp)[1], now)), None), ()
+    return Changes(
+        now, (), tuple(new_hub_links(recipe["hub_graph"], hub_matrix(exp)[1], now)), None
+    ), ()
 
 
 def _matrices(exp: Experiment) -> tuple[Stochastic, ...]:
@@ -225,13 +266,25 @@ def _matrices(exp: Experiment) -> tuple[Stochastic, ...]:
             even = bool(np.allclose(np.bincount(links.src, links.share, links.rows), 1))
             found.append(Stochastic(name, "neighbours", True, even, even and links.symmetric, 0.0))
             continue
-        given, taken = np.bincount(links.dst, links.a, links.rows), np.bincount(links.src, links.a, links.rows)
+        given, taken = (
+            np.bincount(links.dst, links.a, links.rows),
+            np.bincount(links.src, links.a, links.rows),
+        )
         even = bool(np.allclose(given, taken, atol=1e-9))
-        found.append(Stochastic(name, "receiver", True, even, links.symmetric, float((1 - given).min(initial=1.0))))
+        found.append(
+            Stochastic(
+                name, "receiver", True, even, links.symmetric, float((1 - given).min(initial=1.0))
+            )
+        )
         if not np.allclose(links.a, links.b, atol=1e-9) and not exp.graph.hubs:
-            sent, got = np.bincount(links.src, links.b, links.rows), np.bincount(links.dst, links.b, links.rows)
+            sent, got = (
+                np.bincount(links.src, links.b, links.rows),
+                np.bincount(links.dst, links.b, links.rows),
+            )
             even = bool(np.allclose(sent, got, atol=1e-9))
-            found.append(Stochastic(name, "sender", even, True, False, float((1 - sent).min(initial=1.0))))
+            found.append(
+                Stochastic(name, "sender", even, True, False, float((1 - sent).min(initial=1.0)))
+            )
     return tuple(found)
 
 
@@ -241,7 +294,9 @@ def _spread(values: Floats) -> tuple[float, float, float]:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, tuple | list):

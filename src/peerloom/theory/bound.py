@@ -1,4 +1,7 @@
-"""What a theorem says, what is true, and whether the theorem applies: never one without the others."""
+"""What a theorem says, what is true, and whether the theorem applies.
+
+Never one without the others.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ class Bound:
     printed  the formula's value, as the paper prints it; None where the formula has none
     truth    the numerical truth, or the corrected formula; None where there is none
     holds    whether the paper's assumptions hold here
-    why      what fails, or what a reader should know; never empty where `holds` is false or a value is missing
+    why      what fails, or what a reader should know; never empty where `holds` is false or a value
+             is missing
 
     It may be infinite, which is an answer, but never a silent NaN.
     """

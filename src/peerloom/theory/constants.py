@@ -1,4 +1,7 @@
-"""What the theorems ask of a problem: smoothness, strong convexity, noise, diversity; exact, bounded or estimated."""
+"""What the theorems ask of a problem: smoothness, strong convexity, noise, diversity.
+
+Exact, bounded or estimated.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +53,13 @@ class Estimate:
 
     @classmethod
     def exact(cls, value: float, note: str = "") -> Estimate:
-        """Known to the last digit."""
+        """A constant that is known to the last digit."""
         return cls(value, value, value, "exact", note)
 
 
 @dataclass(frozen=True)
 class Constants:
-    """All of them, and whether all clients draw from the same data."""
+    """The constants of a problem, and whether all clients draw from the same data."""
 
     smoothness: Estimate
     convexity: Estimate
@@ -68,11 +71,14 @@ class Constants:
     alike: bool
 
 
-def estimate(problem: Problem, clients: int, seed: int = 0, given: Mapping[str, float] | None = None) -> Constants:
+def estimate(
+    problem: Problem, clients: int, seed: int = 0, given: Mapping[str, float] | None = None
+) -> Constants:
     """The constants of a problem; `given` ones are taken as they are.
 
-    Quadratics and least squares are exact, logistic and softmax regression bounded in closed form; anything else is
-    estimated at the first model, by power iteration on differences of gradients and by sampling batches.
+    Quadratics and least squares are exact, logistic and softmax regression bounded in closed form;
+    anything else is estimated at the first model, by power iteration on differences of gradients
+    and by sampling batches.
     """
     given = given or {}
     for name, value in given.items():
@@ -97,7 +103,7 @@ def estimate(problem: Problem, clients: int, seed: int = 0, given: Mapping[str, 
 
 
 def quadratics_of(facts: Properties, clients: int, n: int) -> Quadratics | None:
-    """The losses as quadratics, where they are, and are not too large."""
+    """The losses as quadratics; None where they are not, or are too large."""
     if facts.quadratic is None or not _readable(facts):
         return None
     if clients * n**2 > max(_LARGEST, facts.size or 0):  # larger than what the problem itself holds
@@ -121,20 +127,30 @@ def _of_quadratic(A: Floats, b: Floats, start: Floats) -> dict[str, Estimate]:
     gap, steep = start - best, float(np.linalg.norm(A @ start - b, axis=1).max())
     return {
         "smoothness": Estimate.exact(float(np.abs(curves).max())),
-        "convexity": Estimate.exact(max(float(curves.min()), 0.0) if curves.min() > 1e-12 * curves.max() else 0.0),
-        "diversity": Estimate.exact(float(np.linalg.norm(A @ best - b, axis=1).max()), "at the optimum"),
+        "convexity": Estimate.exact(
+            max(float(curves.min()), 0.0) if curves.min() > 1e-12 * curves.max() else 0.0
+        ),
+        "diversity": Estimate.exact(
+            float(np.linalg.norm(A @ best - b, axis=1).max()), "at the optimum"
+        ),
         "slope": Estimate.exact(float(np.linalg.norm(A - mean_A, 2, axis=(1, 2)).max())),
         "gradient": Estimate(steep, steep, math.inf, "estimated", _HERE),
         "drop": Estimate.exact(float(gap @ mean_A @ gap) / 2),
     }
 
 
-def _of_any(facts: Properties, whole: LocalProblem, local: LocalProblem, x: Tensor, clients: int) -> dict[str, Estimate]:
+def _of_any(
+    facts: Properties, whole: LocalProblem, local: LocalProblem, x: Tensor, clients: int
+) -> dict[str, Estimate]:
     loss = float(local.evaluate(x[None]).loss[0])
-    drop = Estimate(loss, 0.0, loss, "bound", "the loss at the first model, as losses are not below 0")
+    drop = Estimate(
+        loss, 0.0, loss, "bound", "the loss at the first model, as losses are not below 0"
+    )
     found = _closed_form(facts) or {
         "smoothness": _curvature(whole, x, clients),
-        "convexity": Estimate(0.0, 0.0, 0.0, "estimated", "taken as 0: the model need not be convex"),
+        "convexity": Estimate(
+            0.0, 0.0, 0.0, "estimated", "taken as 0: the model need not be convex"
+        ),
     }
     points = [x, _downhill(whole, x, clients)]
     steep, apart = zip(*(_gradients(whole, point, clients) for point in points), strict=True)
@@ -181,7 +197,7 @@ def _curvature(local: LocalProblem, x: Tensor, clients: int) -> Estimate:
 
 
 def _noise(facts: Properties, local: LocalProblem, x: Tensor, clients: int) -> Estimate:
-    """The root of the largest variance of a client's gradient over its batches, at the first model."""
+    """The root of the largest variance of a client's gradient, at the first model."""
     if facts.noise is not None:
         return Estimate.exact(facts.noise * math.sqrt(len(x)))
     if facts.full_batch:

@@ -39,7 +39,9 @@ _LONG_RUN = 120  # clients up to which the rate in the long run is computed too
 
 @dataclass(frozen=True, eq=False)
 class Contraction:
-    """What a round leaves of the expected squared disagreement: 0 is agreement at once, 1 none ever.
+    """What a round leaves of the expected squared disagreement.
+
+    0 is agreement at once, 1 none ever.
 
     per_round  at the most, whatever the models; None where it is not known
     all_on     the same if every link fired in every round
@@ -58,7 +60,7 @@ class Contraction:
 
     @property
     def best(self) -> float:
-        """The rate to reckon with.
+        """The rate to count on.
 
         What was drawn may look too good, but sporadic links never beat all of them.
         """
@@ -67,7 +69,10 @@ class Contraction:
 
 
 def contraction(exp: Experiment, rates: ActivityRates, *, quick: bool = False) -> Contraction:
-    """Exact where links are independent coins or all fire together, else as they were drawn."""
+    """The contraction of an experiment's network under its schedule.
+
+    Exact where links are independent coins or all fire together, else as they were drawn.
+    """
     drawn = drawn_rate(exp, rates, 60 if quick else OBSERVED)
     if exp.graph.hubs:
         return _between_hubs(exp, rates, drawn)
@@ -83,7 +88,9 @@ def contraction(exp: Experiment, rates: ActivityRates, *, quick: bool = False) -
         except UnsettledError as error:
             found = _skip(found, f"contraction with every link on: {error}")
     pairs = rates.one_link and combines != "average" and whole
-    coins = rates.coins["peers"] if rates.coins is not None and combines == "pull" and whole else None
+    coins = (
+        rates.coins["peers"] if rates.coins is not None and combines == "pull" and whole else None
+    )
     if coins is None and not pairs:
         return found
     try:
@@ -109,7 +116,7 @@ def _per_round(
     per_talk: float,
     lasting: float | None,
 ) -> Contraction:
-    """From rates of one mixing to those of one round."""
+    """Turn rates of one mixing into rates of one round."""
     mixings, root = mixings_of(exp.algorithm), 1 / rates.period["peers"]
     return replace(
         found,
@@ -121,17 +128,22 @@ def _per_round(
 
 def _between_hubs(exp: Experiment, rates: ActivityRates, drawn: float) -> Contraction:
     zeta = hub_modulus(*hub_matrix(exp))
-    together = rates.coins is not None and all(p.min(initial=1.0) == 1 for p in rates.coins.values())
+    together = rates.coins is not None and all(
+        p.min(initial=1.0) == 1 for p in rates.coins.values()
+    )
     if not together or exp.message.fit != "whole":
         return Contraction(None, zeta**2, None, drawn, "drawn")
     return Contraction(zeta ** (2 / rates.period["across"]), zeta**2, None, drawn, "exact")
 
 
 def _later_rates(exp: Experiment, redraw: int) -> list[float]:
-    """The contraction under each of the next probabilities that are drawn; 0 where there are none."""
+    """The contraction under the next probabilities that are drawn; 0 where there are none."""
     starts = range(1 + redraw, exp.rounds + 1, redraw)[: _EPOCHS - 1]
     coins = [activity_rates(exp, start).coins for start in starts]
-    return [0.0, *(pull_rate(exp.graph.peers, some["peers"])[0] for some in coins if some is not None)]
+    return [
+        0.0,
+        *(pull_rate(exp.graph.peers, some["peers"])[0] for some in coins if some is not None),
+    ]
 
 
 def _skip(found: Contraction, why: str) -> Contraction:
@@ -139,7 +151,10 @@ def _skip(found: Contraction, why: str) -> Contraction:
 
 
 def pull_rate(links: Links, p: Floats) -> tuple[float, Floats]:
-    """`pull_contraction` in the norm that fits: uniform for symmetric links, else Perron's; 1 if cut apart."""
+    """`pull_contraction` in the norm that fits: uniform for symmetric links, else Perron's.
+
+    1 if cut apart.
+    """
     if strong_parts(links, p > 0) > 1:
         return 1.0, np.zeros(links.rows)
     phi = None if links.symmetric else left_perron(expected(links, p))
@@ -166,9 +181,9 @@ def rounds_to_agree(rate: float) -> int | None:
 
 
 def _one_edge(links: Links, a: Floats) -> tuple[float, Floats]:
-    """One random link per round, both ways.
+    """The contraction where one random link fires per round, both ways.
 
-    E[P'P] = I - (1/E) sum over pairs of 2 a (1 - a) (e_i - e_j)(e_i - e_j)'.
+    E[P'P] = I - (1/E) sum over pairs of 2 a (1 - a) (e_i - e_j)(e_i - e_j)'
     """
     m, chance = links.rows, 1 / max(1, len(np.unique(links.coin)))
     q = chance * a * (1 - a)  # a pair is there twice, once in each direction

@@ -36,12 +36,15 @@ class Costs:
 
 
 def costs(exp: Experiment, rates: ActivityRates) -> Costs:
-    """How often links fire and clients compute, times what one of them costs this rule, which a dry round tells."""
+    """How often links fire and clients compute, times what each costs, which a dry round tells."""
     per_link, bits, per_client = _dry_round(exp)
     draws, network = Draws(exp.seed), exp.graph
     resources = exp.able.bind(network, draws)
     transmission = sum(
-        float((rates.links[name] * per_link[name] / resources.link_probability(1, name)) @ links.share) / links.rows
+        float(
+            (rates.links[name] * per_link[name] / resources.link_probability(1, name)) @ links.share
+        )
+        / links.rows
         for name, links in network.layers.items()
     )
     return Costs(
@@ -55,9 +58,10 @@ def costs(exp: Experiment, rates: ActivityRates) -> Costs:
 
 @torch.no_grad()
 def _dry_round(exp: Experiment) -> tuple[dict[str, float], dict[str, float], float]:
-    """Messages and bits per link and layer, and gradients per client, of one round in which everyone acts.
+    """Messages and bits per link and layer, and gradients per client, of one full round.
 
-    A rule does the same on all rows, so the smallest network of the kind tells what it sends; gradients are zero.
+    A rule does the same on all rows, so the smallest network of the kind tells what it sends;
+    gradients are zero.
     """
     small = _smallest(exp.graph)
     rows = np.arange(small.rows)
@@ -78,7 +82,10 @@ def _dry_round(exp: Experiment) -> tuple[dict[str, float], dict[str, float], flo
         name: float((account.messages - before.layers[name].messages).max(initial=0))
         for name, account in after.layers.items()
     }
-    bits = {name: float((account.bits - before.layers[name].bits).max(initial=0)) for name, account in after.layers.items()}
+    bits = {
+        name: float((account.bits - before.layers[name].bits).max(initial=0))
+        for name, account in after.layers.items()
+    }
     return links, bits, float((after.rows.gradients - before.rows.gradients).max())
 
 

@@ -34,8 +34,10 @@ class Coverage:
     step      the step the run uses; None where it has none
     printed   the largest the paper allows; None where it allows none
     allowed   the largest that is numerically right; None where there is none, or it is not known
-    floor     what is left after many rounds, by name, as the theorem bounds it; empty where it does not apply
-    exact     the same without any bound, where it can be computed; None too where the step is beyond exact_step
+    floor     what is left after many rounds, by name, as the theorem bounds it; empty where it does
+              not apply
+    exact     the same without any bound, where it can be computed; None too where the step is
+              beyond exact_step
     exact_step  the largest step for which a run on these quadratics settles at all
     growth    PaME's largest growth factor of sigma
     """
@@ -56,15 +58,19 @@ class Coverage:
 Theorem = Callable[[Experiment, ActivityRates, Contraction, Constants], Coverage]
 
 
-def cover(exp: Experiment, rates: ActivityRates, mixing: Contraction, constants: Constants) -> Coverage:
-    """The theorem of the rule's own paper, checked assumption by assumption."""
+def cover(
+    exp: Experiment, rates: ActivityRates, mixing: Contraction, constants: Constants
+) -> Coverage:
+    """Find the theorem of the rule's own paper, and check its assumptions."""
     if constants.smoothness.value == 0:
         return _none(exp, "no loss is curved, so there is nothing to be said of steps")
     if rates.nodes.min() == 0:
         return _none(exp, "some clients never compute")
     family = family_of(exp.algorithm)
     if family is None:
-        why = f"{type(exp.algorithm).__name__} is not their rule, and its own theory is not built in"
+        why = (
+            f"{type(exp.algorithm).__name__} is not their rule, and its own theory is not built in"
+        )
         return Coverage("None of the five papers", False, (why,), step_of(exp))
     theorem: Theorem | None = extensions.load(THEOREMS, family)
     if theorem is None:

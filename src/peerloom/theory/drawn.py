@@ -1,4 +1,4 @@
-"""How fast a network agrees as its own links fire: a simulation of mixing alone, without models."""
+"""How fast a network agrees as its own links fire: mixing is simulated, without models."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def drawn_rate(exp: Experiment, rates: ActivityRates, rounds: int) -> float:
 
 
 class Mixing:
-    """What the links that fire in a round make of numbers, several columns at once."""
+    """A round's mixing of plain numbers, several columns at once."""
 
     def __init__(self, exp: Experiment) -> None:
         share = carried_share(exp)
@@ -80,7 +80,7 @@ class _Layer:
         self._into: Any = sp.csr_array((np.ones(len(links)), ends), shape=shape)
 
     def mixed(self, live: Floats, x: Floats, combines: str) -> Floats:
-        """What the live links make of x, one column of `live` for all columns of x or one for each."""
+        """Mix x; `live` has one column for all columns of x, or one for each."""
         weight = live * (self.links.a[:, None] if combines == "pull" else 1.0)
         terms = (weight, weight * x[self.links.src])
         mass, total = (np.asarray(self._into @ some) for some in terms)

@@ -1,4 +1,6 @@
-"""Exact means and variances of DSpodFL's rule on quadratics, and of mixing alone: no bound, the numbers themselves.
+"""Exact means and variances of DSpodFL's rule on quadratics, and of mixing alone.
+
+No bound, the numbers themselves.
 
     x_i <- x_i + sum_j a_ij vhat_ij (x_j - x_i) - alpha v_i (A_i x_i - b_i + noise)
 
@@ -6,7 +8,8 @@ is linear in x, and its coins are independent, so with S = E[x x'] over all rows
 
     S <- M S M' + (what each coin's variance adds) + (noise)
 
-is exact, and a coin touches the blocks of two rows only. Without gradients it is the law of mixing alone.
+is exact, and a coin touches the blocks of two rows only. Without gradients it is the law of mixing
+alone.
 """
 
 from __future__ import annotations
@@ -33,14 +36,18 @@ class Floor:
     """Where a run settles, in the mean over all draws."""
 
     error: float  # E |mean model - optimum|^2
-    bias: float  # the part of it that no averaging over draws removes: |mean of the mean model - optimum|^2
+    # the part of it that no averaging over draws removes: |mean of the mean model - optimum|^2
+    bias: float
     consensus: float  # E (1/m) sum_i |x_i - mean|^2
     excess: float  # E F(mean model) - F*
 
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """DSpodFL's rule on quadratics A [m, n, n], b [m, n]: links fire with chances p, clients compute with d, fixed step."""
+    """DSpodFL's rule on quadratics A [m, n, n], b [m, n].
+
+    Links fire with chances p, clients compute with d, fixed step.
+    """
 
     links: Links
     p: Floats
@@ -52,12 +59,12 @@ class Linear:
 
     @property
     def m(self) -> int:
-        """Clients."""
+        """The number of clients."""
         return len(self.A)
 
     @property
     def n(self) -> int:
-        """Coordinates."""
+        """The number of coordinates."""
         return int(self.A.shape[1])
 
     @cached_property
@@ -73,7 +80,9 @@ class Linear:
     def mean_fixed(self) -> Floats:
         """The stationary mean of every client's model [m, n]."""
         pull = self.alpha * (self.d[:, None] * self.b).ravel()
-        return np.asarray(np.linalg.solve(np.eye(self.m * self.n) - self.mean_map, pull).reshape(self.m, self.n))
+        return np.asarray(
+            np.linalg.solve(np.eye(self.m * self.n) - self.mean_map, pull).reshape(self.m, self.n)
+        )
 
     @cached_property
     def optimum(self) -> Floats:
@@ -81,7 +90,10 @@ class Linear:
         return np.linalg.solve(self.A.mean(axis=0), self.b.mean(axis=0))
 
     def radius(self) -> float:
-        """How much E|x - fixed point|^2 is left after a round, in the long run: below 1, and only then, it stays bounded."""
+        """How much E|x - fixed point|^2 is left after a round, in the long run.
+
+        Below 1, and only then, it stays bounded.
+        """
         N = self.m * self.n
         C, value = np.eye(N) / N, 0.0
         for k in range(20_000):
@@ -95,8 +107,8 @@ class Linear:
     def settles(self) -> bool:
         """Whether the radius is below 1.
 
-        The map keeps covariances positive: the radius is below 1 once some power takes I below I, and not below 1 once one
-        application makes something positive larger throughout.
+        The map keeps covariances positive: the radius is below 1 once some power takes I below I,
+        and not below 1 once one application makes something positive larger throughout.
         """
         C = np.eye(self.m * self.n)
         for _ in range(200):
@@ -108,22 +120,26 @@ class Linear:
         return self.radius() < 1
 
     def floor(self) -> Floor | None:
-        """The stationary second moments; None where they do not exist because the step is too large."""
+        """The stationary second moments; None where the step is too large for there to be any."""
         N = self.m * self.n
         if not self.settles():
             return None
         fixed = self.mean_fixed.ravel()
         constant = self._spread(np.zeros((N, N)), np.outer(fixed, fixed)) + self._added()
         operator = LinearOperator(
-            (N * N, N * N), matvec=lambda c: c - self._spread(c.reshape(N, N)).ravel(), dtype=np.float64
+            (N * N, N * N),
+            matvec=lambda c: c - self._spread(c.reshape(N, N)).ravel(),
+            dtype=np.float64,
         )
-        solved, failed = gmres(operator, constant.ravel(), rtol=1e-10, atol=0, restart=60, maxiter=200)
+        solved, failed = gmres(
+            operator, constant.ravel(), rtol=1e-10, atol=0, restart=60, maxiter=200
+        )
         if failed:
             return None
         return self._judge(solved.reshape(N, N), fixed)
 
     def after(self, start: Floats, rounds: int) -> Iterator[Floor]:
-        """The same after rounds 0 to `rounds`, from one common first model or one per client."""
+        """The moments after rounds 0 to `rounds`, from one first model or one per client."""
         x = np.broadcast_to(start, (self.m, self.n)).ravel()
         C = np.zeros((len(x), len(x)))
         push = self.alpha * (self.d[:, None] * self.b).ravel()
@@ -134,38 +150,61 @@ class Linear:
             yield self._judge(C, x)
 
     def _spread(self, C: Floats, mean: Floats | None = None) -> Floats:
-        """The covariance after a round: M C M' and what links (and computing) by chance make of C and of the mean."""
+        """The covariance after a round.
+
+        M C M', and what links and clients that act by chance add to it from C and from the mean.
+        """
         S = C if mean is None else C + mean
         out = self.mean_map @ C @ self.mean_map.T
         blocks = S.reshape(self.m, self.n, self.m, self.n)
         result = out.reshape(self.m, self.n, self.m, self.n)
         i, j = self.links.dst, self.links.src
         variance = self.p * (1 - self.p)
-        apart = blocks[j, :, j, :] - blocks[j, :, i, :] - blocks[i, :, j, :] + blocks[i, :, i, :]  # of x_j - x_i, [E, n, n]
-        np.add.at(result.transpose(0, 2, 1, 3), (i, i), (variance * self.links.a**2)[:, None, None] * apart)
+        apart = (
+            blocks[j, :, j, :] - blocks[j, :, i, :] - blocks[i, :, j, :] + blocks[i, :, i, :]
+        )  # of x_j - x_i, [E, n, n]
+        np.add.at(
+            result.transpose(0, 2, 1, 3),
+            (i, i),
+            (variance * self.links.a**2)[:, None, None] * apart,
+        )
         if len(self._shared[0]):
             e, back = self._shared
             cross = (variance * self.links.a)[e] * self.links.a[back]
             np.add.at(result.transpose(0, 2, 1, 3), (i[e], j[e]), -cross[:, None, None] * apart[e])
         idle = self.alpha**2 * self.d * (1 - self.d)
         for k in np.flatnonzero(idle):
-            result[k, :, k, :] += idle[k] * self.A[k] @ C.reshape(self.m, self.n, self.m, self.n)[k, :, k, :] @ self.A[k]
+            result[k, :, k, :] += (
+                idle[k]
+                * self.A[k]
+                @ C.reshape(self.m, self.n, self.m, self.n)[k, :, k, :]
+                @ self.A[k]
+            )
         return np.asarray(out)
 
     def _added(self, x: Floats | None = None) -> Floats:
-        """What computing by chance and noise add: alpha^2 d (1 - d) g g' at the mean, and alpha^2 d noise^2."""
+        """What clients that compute by chance, and noise, add to the covariance.
+
+        alpha^2 d (1 - d) g g' at the mean, and alpha^2 d noise^2.
+        """
         mean = self.mean_fixed if x is None else x.reshape(self.m, self.n)
         out = np.zeros((self.m, self.n, self.m, self.n))
         for k in range(self.m):
             g = self.A[k] @ mean[k] - self.b[k]
-            out[k, :, k, :] = self.alpha**2 * self.d[k] * ((1 - self.d[k]) * np.outer(g, g) + self.noise**2 * np.eye(self.n))
+            out[k, :, k, :] = (
+                self.alpha**2
+                * self.d[k]
+                * ((1 - self.d[k]) * np.outer(g, g) + self.noise**2 * np.eye(self.n))
+            )
         return out.reshape(self.m * self.n, self.m * self.n)
 
     @cached_property
     def _shared(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Links that share a coin with their reverse, and the reverse."""
         links = self.links
-        number = {(int(s), int(d)): e for e, (s, d) in enumerate(zip(links.src, links.dst, strict=True))}
+        number = {
+            (int(s), int(d)): e for e, (s, d) in enumerate(zip(links.src, links.dst, strict=True))
+        }
         pairs = [
             (e, back)
             for (s, d), e in number.items()
@@ -181,7 +220,9 @@ class Linear:
         x = mean.reshape(m, n)
         off = x.mean(axis=0) - self.optimum
         total = sum(float(np.trace(blocks[i, :, i, :])) for i in range(m)) / m
-        apart = total - float(np.trace(middle)) + float(((x - x.mean(axis=0)) ** 2).sum(axis=1).mean())
+        apart = (
+            total - float(np.trace(middle)) + float(((x - x.mean(axis=0)) ** 2).sum(axis=1).mean())
+        )
         H = self.A.mean(axis=0)
         return Floor(
             error=float(off @ off + np.trace(middle)),
@@ -192,9 +233,12 @@ class Linear:
 
 
 def mixing_rate(links: Links, p: Floats, rounds: int = 400) -> float:
-    """What a round leaves of the expected squared disagreement in the long run, by power iteration on the covariance.
+    """What a round leaves of the expected squared disagreement in the long run.
 
-    At most the contraction of `pull_contraction`, which is the worst of a single round. O(m^3) a step.
+    By power iteration on the covariance.
+
+    At most the contraction of `pull_contraction`, which is the worst of a single round. O(m^3) a
+    step.
     """
     m = links.rows
     if m < 2 or not len(links):
@@ -205,7 +249,9 @@ def mixing_rate(links: Links, p: Floats, rounds: int = 400) -> float:
     logs: list[float] = []
     for _ in range(rounds):
         C = lazy._spread(C)
-        C = C - C.mean(axis=0) - C.mean(axis=1)[:, None] + C.mean()  # what all rows share is no disagreement
+        C = (
+            C - C.mean(axis=0) - C.mean(axis=1)[:, None] + C.mean()
+        )  # what all rows share is no disagreement
         size = float(np.trace(C))
         if size < 1e-25:
             return 0.0

@@ -1,4 +1,7 @@
-"""Facts about a graph that theorems ask for: connected, bipartite, regular, how long its paths are."""
+"""Facts about a graph that theorems ask for.
+
+Connected, bipartite, regular, how long its paths are.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,15 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, shor
 
 from ..core import Links
 
-__all__ = ["ALL_PAIRS", "GraphFacts", "diameter", "distances", "edge_utility", "graph_facts", "strong_parts"]
+__all__ = [
+    "ALL_PAIRS",
+    "GraphFacts",
+    "diameter",
+    "distances",
+    "edge_utility",
+    "graph_facts",
+    "strong_parts",
+]
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -39,7 +50,7 @@ class GraphFacts:
 
     @property
     def connected(self) -> bool:
-        """Everyone reaches everyone."""
+        """Whether everyone reaches everyone."""
         return self.strong_parts == 1
 
 
@@ -72,14 +83,23 @@ def graph_facts(links: Links, live: NDArray[np.bool_] | None = None) -> GraphFac
 
 
 def strong_parts(links: Links, live: NDArray[np.bool_]) -> int:
-    """How many parts the live links leave in which everyone reaches everyone."""
-    return int(connected_components(_graph(links.rows, links.src[live], links.dst[live]), connection="strong")[0])
+    """How many strongly connected parts the live links leave."""
+    return int(
+        connected_components(
+            _graph(links.rows, links.src[live], links.dst[live]), connection="strong"
+        )[0]
+    )
 
 
 def distances(links: Links, live: NDArray[np.bool_] | None = None) -> Floats:
-    """distances[s, t]: the number of links on a shortest path from s to t; infinite where there is none."""
+    """distances[s, t]: the number of links on a shortest path from s to t.
+
+    Infinite where there is none.
+    """
     live = np.ones(len(links), bool) if live is None else live
-    return np.asarray(shortest_path(_graph(links.rows, links.src[live], links.dst[live]), unweighted=True))
+    return np.asarray(
+        shortest_path(_graph(links.rows, links.src[live], links.dst[live]), unweighted=True)
+    )
 
 
 def diameter(dist: Floats) -> int | None:
@@ -89,7 +109,7 @@ def diameter(dist: Floats) -> int | None:
 
 
 def edge_utility(links: Links, dist: Floats) -> int:
-    """K(G), the maximal edge utility: how many ordered pairs may have one and the same link on a shortest path.
+    """K(G), the maximal edge utility: most pairs that may share a link on their shortest paths.
 
     Pairs choose their paths independently, so it is the largest count of pairs (s, t) with
     dist(s, u) + 1 + dist(v, t) = dist(s, t), over links u -> v. O(m^2) per link.
@@ -108,7 +128,10 @@ def _graph(m: int, src: Ids, dst: Ids) -> sp.csr_array:
 
 
 def _bipartite(m: int, src: Ids, dst: Ids, parts: int) -> bool:
-    """Two colours suffice, directions aside: then the double cover falls into two copies of every part."""
+    """Whether two colours suffice, directions aside.
+
+    Then the double cover falls into two copies of every part.
+    """
     if not len(src):
         return True
     ends = np.concatenate([src, dst]), np.concatenate([dst + m, src + m])
@@ -117,7 +140,11 @@ def _bipartite(m: int, src: Ids, dst: Ids, parts: int) -> bool:
 
 
 def _diameter_between(graph: sp.csr_array) -> tuple[int, int]:
-    """From there and back of one row, and again from the farthest: at least the longest found, at most there plus back."""
+    """Bounds of the diameter, from a few searches in place of one per row.
+
+    From one row to all and back, then again from the farthest. The diameter is at least the longest
+    path found, and at most the way there plus the way back.
+    """
     longest, least, row = 0, graph.shape[0], 0
     for _ in range(3):
         ahead, far = _eccentricity(graph, row)

@@ -14,7 +14,15 @@ from ..graphs.weights import metropolis, uniform
 from .contraction import pull_rate
 from .matrices import expected, hub_modulus, left_perron
 
-__all__ = ["WEIGHTS_UP_TO", "Improvement", "better_weights", "new_hub_links", "new_links", "slopes", "surer_links"]
+__all__ = [
+    "WEIGHTS_UP_TO",
+    "Improvement",
+    "better_weights",
+    "new_hub_links",
+    "new_links",
+    "slopes",
+    "surer_links",
+]
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -36,8 +44,13 @@ class Improvement:
     contraction: float
 
 
-def surer_links(links: Links, p: Floats, worst: Floats, now: float, most: int = 3) -> list[Improvement]:
-    """The links that would help most if they always fired, best first; each tried exactly, chosen by the slope."""
+def surer_links(
+    links: Links, p: Floats, worst: Floats, now: float, most: int = 3
+) -> list[Improvement]:
+    """The links that would help most if they always fired, best first.
+
+    Chosen by the slope; each of them is then tried exactly.
+    """
     phi = np.ones(links.rows) if links.symmetric else left_perron(expected(links, p))
     coins, at = np.unique(links.coin, return_inverse=True)
     gain = -np.bincount(at, slopes(links, p, worst, phi) * (1 - p), len(coins))
@@ -48,22 +61,33 @@ def surer_links(links: Links, p: Floats, worst: Floats, now: float, most: int = 
             continue
         rate, _ = pull_rate(links, np.where(mine, 1.0, p))
         e = int(np.flatnonzero(mine)[0])
-        found.append(Improvement(int(links.src[e]), int(links.dst[e]), bool(mine.sum() > 1), float(p[e]), 1.0, rate))
+        found.append(
+            Improvement(
+                int(links.src[e]), int(links.dst[e]), bool(mine.sum() > 1), float(p[e]), 1.0, rate
+            )
+        )
     return _best(found, now, most)
 
 
 def slopes(links: Links, p: Floats, x: Floats, phi: Floats) -> Floats:
-    """How much E|P x|^2, weighted by phi, changes with the probability of each link, x and phi being kept.
+    """The derivative of E|P x|^2, weighted by phi, by the probability of each link.
 
     2 phi_i (Pbar x)_i a (x_j - x_i) + phi_i a^2 (1 - 2 p) (x_j - x_i)^2.
     """
     step = x[links.src] - x[links.dst]
     mixed = expected(links, p) @ x
-    return np.asarray(phi[links.dst] * (2 * mixed[links.dst] * links.a * step + links.a**2 * (1 - 2 * p) * step**2))
+    return np.asarray(
+        phi[links.dst]
+        * (2 * mixed[links.dst] * links.a * step + links.a**2 * (1 - 2 * p) * step**2)
+    )
 
 
-def new_links(links: Links, p: Floats, worst: Floats, now: float, most: int = 3) -> list[Improvement] | None:
-    """The links that are missing and would help most, with weights made anew and the median probability of those there are.
+def new_links(
+    links: Links, p: Floats, worst: Floats, now: float, most: int = 3
+) -> list[Improvement] | None:
+    """The missing links that would help most, with weights made anew.
+
+    A new link gets the median probability of those there are.
 
     None where the weights are your own, which a new link would not know how to change.
     """
@@ -71,7 +95,9 @@ def new_links(links: Links, p: Floats, worst: Floats, now: float, most: int = 3)
     weigh = metropolis if two_way else uniform
     if not all(
         np.allclose(mine, made)
-        for mine, made in zip((links.a, links.b), weigh(links.rows, links.src, links.dst), strict=True)
+        for mine, made in zip(
+            (links.a, links.b), weigh(links.rows, links.src, links.dst), strict=True
+        )
     ):
         return None
     there = set(zip(links.src.tolist(), links.dst.tolist(), strict=True))
@@ -85,7 +111,10 @@ def new_links(links: Links, p: Floats, worst: Floats, now: float, most: int = 3)
 
 
 def new_hub_links(hub_graph: Network, b: Floats, now: float, most: int = 3) -> list[Improvement]:
-    """The links between hubs that are missing and would help most, with H made anew by `diffusion`; all are tried."""
+    """The links between hubs that are missing and would help most, with H made anew by `diffusion`.
+
+    All are tried.
+    """
     links, hubs = hub_graph.peers, hub_graph.rows
     there = set(zip(links.src.tolist(), links.dst.tolist(), strict=True))
     found = []
@@ -96,10 +125,11 @@ def new_hub_links(hub_graph: Network, b: Floats, now: float, most: int = 3) -> l
 
 
 def better_weights(links: Links, p: Floats, now: float, rounds: int = 300) -> tuple[float, Floats]:
-    """Symmetric weights, not negative, for which E[P^2] contracts most, and how much: projected subgradient descent.
+    """The symmetric weights, not negative, for which E[P^2] contracts most, and how much.
 
-    E|P(w) x|^2 is convex in w for every x, so its largest value over disagreements x is too: any local minimum is the best.
-    The slope is taken over the largest eigenvalues together, weighted by how close they are to the top, since at the best
+    Found by projected subgradient descent. E|P(w) x|^2 is convex in w for every x, so its largest
+    value over disagreements x is too: any local minimum is the best. The slope is taken over the
+    largest eigenvalues together, weighted by how close they are to the top, since at the best
     weights several are equal.
     """
     coins, first, at = np.unique(links.coin, return_index=True, return_inverse=True)
@@ -118,12 +148,20 @@ def better_weights(links: Links, p: Floats, now: float, rounds: int = 300) -> tu
         share = np.exp((values - values[-1]) / sharp)
         share /= share.sum()
         step = vectors[i] - vectors[j]
-        slope = (-2 * b[:, None] * step * (mean @ vectors)[i] + 2 * b[:, None] * step * (mean @ vectors)[j]) @ share
+        slope = (
+            -2 * b[:, None] * step * (mean @ vectors)[i]
+            + 2 * b[:, None] * step * (mean @ vectors)[j]
+        ) @ share
         slope += 4 * b * (1 - b) * w * (step**2 @ share)
         size = np.linalg.norm(slope)
         if size == 0:
             break
-        w = _feasible(w - 0.3 * np.linalg.norm(w) / np.sqrt(k + 1) * slope / size / np.sqrt(len(coins)) * 2, i, j, m)
+        w = _feasible(
+            w - 0.3 * np.linalg.norm(w) / np.sqrt(k + 1) * slope / size / np.sqrt(len(coins)) * 2,
+            i,
+            j,
+            m,
+        )
     return best, best_w[at]
 
 
@@ -136,25 +174,42 @@ def _add_edges(matrix: Floats, i: Ids, j: Ids, weight: Floats) -> None:
 
 
 def _feasible(w: Floats, i: Ids, j: Ids, m: int) -> Floats:
-    """Not negative, and at most 1 in all at every client: what is over is scaled down on the client's links."""
+    """Weights that are not negative and sum to at most 1 at every client.
+
+    What is over is scaled down on the client's links.
+    """
     w = np.maximum(w, 0)
     total = np.bincount(i, w, m) + np.bincount(j, w, m)
     over = np.maximum(total, 1)
     return np.asarray(w / np.maximum(over[i], over[j]))
 
 
-def _candidates(m: int, worst: Floats, there: set[tuple[int, int]], two_way: bool) -> list[tuple[int, int]]:
-    """All missing links of a small graph; of a large one those between clients that disagree most in the worst case."""
+def _candidates(
+    m: int, worst: Floats, there: set[tuple[int, int]], two_way: bool
+) -> list[tuple[int, int]]:
+    """The links to try: all missing ones of a small graph.
+
+    Of a large one, those between clients that disagree most in the worst case.
+    """
     if m <= _ALL_PAIRS_UP_TO:
-        return [(i, j) for i in range(m) for j in range(m) if i != j and (i, j) not in there and (i < j or not two_way)]
+        return [
+            (i, j)
+            for i in range(m)
+            for j in range(m)
+            if i != j and (i, j) not in there and (i < j or not two_way)
+        ]
     order = np.argsort(worst, kind="stable").tolist()
     reach = 4 if m <= 400 else 2
     ends = order[:reach], order[-reach:]
-    pairs = [(i, j) for i in ends[0] for j in ends[1]] + ([] if two_way else [(j, i) for i in ends[0] for j in ends[1]])
+    pairs = [(i, j) for i in ends[0] for j in ends[1]] + (
+        [] if two_way else [(j, i) for i in ends[0] for j in ends[1]]
+    )
     return [pair for pair in pairs if pair not in there and pair[0] != pair[1]]
 
 
-def _with(links: Links, p: Floats, i: int, j: int, chance: float, two_way: bool) -> tuple[Links, Floats]:
+def _with(
+    links: Links, p: Floats, i: int, j: int, chance: float, two_way: bool
+) -> tuple[Links, Floats]:
     pairs = [(i, j), (j, i)] if two_way else [(i, j)]
     src = np.concatenate([links.src, [s for s, _ in pairs]])
     dst = np.concatenate([links.dst, [d for _, d in pairs]])

@@ -1,6 +1,9 @@
-"""Expected mixing matrices and what they do to disagreement: exact second moments, Perron vectors, spectral radii.
+"""Expected mixing matrices and what they do to disagreement.
 
-With P = Pbar + sum over coins c of (xi_c - p_c) L_c, the coins independent, every second moment is exact:
+Exact second moments, Perron vectors, spectral radii.
+
+With P = Pbar + sum over coins c of (xi_c - p_c) L_c, the coins independent, every second moment is
+exact:
 
     E[P' D P] = Pbar' D Pbar + sum_c p_c (1 - p_c) L_c' D L_c
 
@@ -50,9 +53,12 @@ DENSE = 600  # rows up to which all eigenvalues are computed; 600 take 0.1 s
 
 
 def expected(links: Links, p: Floats, kind: str = "a") -> Sparse:
-    """The expected mixing matrix: p_ij w_ij on links, and what they leave over on the diagonal, by rows or by columns.
+    """The expected mixing matrix: p_ij w_ij on links, and what they leave over on the diagonal.
 
-    DSpodFL's Rbar, Spod-GT's Ahat (kind "a") and Bhat (kind "b", its columns sum to one: erratum E-S2).
+    By rows, or by columns for kind "b".
+
+    DSpodFL's Rbar, Spod-GT's Ahat (kind "a") and Bhat (kind "b", its columns sum to one: erratum
+    E-S2).
     """
     weight = p * links.weight(kind)
     off = sp.csr_array((weight, (links.dst, links.src)), shape=(links.rows, links.rows))
@@ -73,15 +79,17 @@ class Moment:
         return np.asarray(self.mean.T @ (self.weight * (self.mean @ x)) + self.noise @ x)
 
     def matrix(self) -> Sparse:
-        """The whole of it, sparse."""
+        """The whole matrix, sparse."""
         return (self.mean.T @ sp.diags_array(self.weight) @ self.mean + self.noise).tocsr()
 
 
 def pull_moment(links: Links, p: Floats, weight: Floats | None = None) -> Moment:
-    """E[P' diag(weight) P] of pulling: rows sum to one in every draw. With weight 1 and symmetric links, DSpodFL's Rtilde.
+    """E[P' diag(weight) P] of pulling: rows sum to one in every draw.
 
-    L_c moves row i by a_ij (x_j - x_i), so a coin adds weight_i a_ij^2 (e_i - e_j)(e_i - e_j)', whether or not the two
-    directions share it: they move different rows.
+    With weight 1 and symmetric links, DSpodFL's Rtilde.
+
+    L_c moves row i by a_ij (x_j - x_i), so a coin adds weight_i a_ij^2 (e_i - e_j)(e_i - e_j)',
+    whether or not the two directions share it: they move different rows.
     """
     weight = np.ones(links.rows) if weight is None else weight
     q = weight[links.dst] * links.a**2 * p * (1 - p)
@@ -91,8 +99,9 @@ def pull_moment(links: Links, p: Floats, weight: Floats | None = None) -> Moment
 def push_moment(links: Links, p: Floats, weight: Floats) -> Moment:
     """E[P' diag(weight) P] of pushing: columns sum to one in every draw.
 
-    A coin moves b_ij y_j from row j to row i, so it adds (weight_i + weight_j) b_ij^2 at (j, j); where both directions
-    share a coin, what they move partly cancels, which is the term off the diagonal.
+    A coin moves b_ij y_j from row j to row i, so it adds (weight_i + weight_j) b_ij^2 at (j, j);
+    where both directions share a coin, what they move partly cancels, which is the term off the
+    diagonal.
     """
     both = weight[links.dst] + weight[links.src]
     variance = p * (1 - p)
@@ -110,10 +119,11 @@ def push_moment(links: Links, p: Floats, weight: Floats) -> Moment:
 
 
 def pull_contraction(links: Links, p: Floats, phi: Floats | None = None) -> tuple[float, Floats]:
-    """The largest E|P x - 1 phi'x|^2 / |x - 1 phi'x|^2, weighted by phi, and the disagreement x for which it is reached.
+    """The exact expected contraction per round of the squared disagreement.
 
-    phi is the left Perron vector of the expected matrix; left out, all 1/m. The exact expected contraction per round of the
-    squared disagreement. For a symmetric graph DSpodFL's rho tilde.
+    The largest E|P x - 1 phi'x|^2 / |x - 1 phi'x|^2, weighted by phi, and the x for which it is
+    reached. phi is the left Perron vector of the expected matrix; left out, all 1/m. For a
+    symmetric graph this is DSpodFL's rho tilde.
     """
     m = links.rows
     phi = np.full(m, 1 / m) if phi is None else phi
@@ -124,20 +134,31 @@ def pull_contraction(links: Links, p: Floats, phi: Floats | None = None) -> tupl
 
 
 def push_contraction(links: Links, p: Floats, pi: Floats) -> float:
-    """The largest E|B y|^2 / |y|^2 over y that sum to zero, weighted by 1 / pi: the exact contraction of the trackers."""
+    """The exact expected contraction per round of the trackers' squared error.
+
+    The largest E|B y|^2 / |y|^2 over y that sum to zero, weighted by 1 / pi.
+    """
     root = np.sqrt(pi)
     moment = push_moment(links, p, 1 / pi)
     return top_off(lambda y: root * moment(root * y), root, moment, root)[0]
 
 
 def second_modulus(W: Sparse) -> float:
-    """The largest |eigenvalue| of a symmetric doubly stochastic W apart from the 1 of agreement: |W - J|."""
+    """The largest |eigenvalue| of W apart from the 1 of agreement: |W - J|.
+
+    W is symmetric and doubly stochastic.
+    """
     m = W.shape[0]
     if m <= DENSE:
         dense = _dense(W)
         return float(np.abs(np.linalg.eigvalsh(dense - 1 / m)).max())
     flat = np.full(m, m**-0.5)
-    both = top_off(lambda x: np.asarray(W @ (W @ x)), flat, Moment(sp.csr_array(W), np.ones(m), _nothing(m)), np.ones(m))
+    both = top_off(
+        lambda x: np.asarray(W @ (W @ x)),
+        flat,
+        Moment(sp.csr_array(W), np.ones(m), _nothing(m)),
+        np.ones(m),
+    )
     return float(np.sqrt(max(both[0], 0.0)))
 
 
@@ -157,17 +178,20 @@ def hub_modulus(H: ArrayLike, b: ArrayLike | None = None) -> float:
 
 
 def left_perron(A: Sparse) -> Floats:
-    """The positive phi with phi'A = phi' and sum 1; from a linear system, which small probabilities do not slow down.
+    """The positive phi with phi'A = phi' and sum 1.
 
-    The matrix must be stochastic by rows and strongly connected; pass B.T for the right vector of a column-stochastic B.
+    It comes from a linear system, which small probabilities do not slow down. The matrix must be
+    stochastic by rows and strongly connected; pass B.T for the right vector of a column-stochastic
+    B.
     """
     m = A.shape[0]
     if m <= DENSE:
         system = np.eye(m) - _dense(A).T
         system[-1] = 1  # one equation is the sum of the others; this one fixes the scale
         return np.linalg.solve(system, np.eye(m)[-1])
-    # Where mixing is fast, following phi through some rounds settles it; where it is slow, the graph is long and thin, and a
-    # factorisation cheap: with phi_last = 1 the other equations are a sparse regular system, and the scale comes after.
+    # Where mixing is fast, following phi through some rounds settles it; where it is slow, the
+    # graph is long and thin, and a factorisation cheap: with phi_last = 1 the other equations are a
+    # sparse regular system, and the scale comes after.
     turned = A.T.tocsr()
     phi = np.full(m, 1 / m)
     for _ in range(_FOLLOWED):
@@ -181,16 +205,22 @@ def left_perron(A: Sparse) -> Floats:
 
 
 def spectral_radius_2x2(matrix: Floats) -> float:
-    """1/2 (a + d + sqrt((a - d)^2 + 4 b c)): the larger eigenvalue of a 2 x 2 matrix with entries that are not negative."""
+    """The larger eigenvalue of a 2 x 2 matrix whose entries are not negative.
+
+    1/2 (a + d + sqrt((a - d)^2 + 4 b c))
+    """
     (a, b), (c, d) = matrix
     return float((a + d + np.sqrt((a - d) ** 2 + 4 * b * c)) / 2)
 
 
-def top_off(apply: Callable[[Floats], Floats], q: Floats, moment: Moment, scale: Floats) -> tuple[float, Floats]:
-    """The largest eigenvalue, and its vector, of a symmetric positive operator on what is orthogonal to the unit vector q.
+def top_off(
+    apply: Callable[[Floats], Floats], q: Floats, moment: Moment, scale: Floats
+) -> tuple[float, Floats]:
+    """The largest eigenvalue, and its vector, of a symmetric positive operator off a unit vector q.
 
-    `apply` is diag(scale) moment diag(scale). Few rows: all eigenvalues. Many: Lanczos, which is fast where the gap is wide;
-    where it is not, the graph is long and thin, so that factorising costs little and inverse iteration finds the value.
+    `apply` is diag(scale) moment diag(scale). Few rows: all eigenvalues. Many: Lanczos, which is
+    fast where the gap is wide; where it is not, the graph is long and thin, so that factorising
+    costs little and inverse iteration finds the value.
     """
     m = len(q)
     if m == 1:
@@ -198,7 +228,9 @@ def top_off(apply: Callable[[Floats], Floats], q: Floats, moment: Moment, scale:
     if m <= DENSE:
         dense = scale[:, None] * moment.matrix().toarray() * scale
         side = dense @ q
-        dense += (q @ side - 1) * np.outer(q, q) - np.outer(side, q) - np.outer(q, side)  # q now has eigenvalue -1
+        dense += (
+            (q @ side - 1) * np.outer(q, q) - np.outer(side, q) - np.outer(q, side)
+        )  # q now has eigenvalue -1
         values, vectors = np.linalg.eigh(dense)
         return float(values[-1]), np.asarray(vectors[:, -1])
 

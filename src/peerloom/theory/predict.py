@@ -1,4 +1,4 @@
-"""What is predicted of a run, kept beside it: cheap, below a second, or left out with a reason."""
+"""What theory predicts of a run, kept beside it: quick to compute, or left out with a reason."""
 
 from __future__ import annotations
 
@@ -19,19 +19,32 @@ _MOST_NUMBERS = 2_000_000  # in the data, or in all models: what the constants a
 
 
 def predict(exp: Experiment) -> dict[str, Any]:
-    """Contraction, floor and the theorem behind them, as JSON has it; "skipped" says why where there is none."""
+    """Contraction, floor and the theorem behind them, as JSON has it.
+
+    "skipped" says why where there is none.
+    """
     if (why := _too_large(exp)) is not None:
         return {"skipped": [f"{why}; `peerloom advise` takes the time"]}
     try:
         return _told(exp, advise(exp, quick=True))
-    except (PeerloomError, ArithmeticError, ValueError, np.linalg.LinAlgError, RuntimeError) as error:
-        return {"skipped": [f"theory gave up on this experiment: {error}"]}  # a run never fails for it
+    except (
+        PeerloomError,
+        ArithmeticError,
+        ValueError,
+        np.linalg.LinAlgError,
+        RuntimeError,
+    ) as error:
+        return {
+            "skipped": [f"theory gave up on this experiment: {error}"]
+        }  # a run never fails for it
 
 
 def _told(exp: Experiment, found: Advice) -> dict[str, Any]:
     plain = found.to_dict()
     told = {
-        "contraction": {key: plain["contraction"][key] for key in ("per_round", "all_on", "drawn", "how")},
+        "contraction": {
+            key: plain["contraction"][key] for key in ("per_round", "all_on", "drawn", "how")
+        },
         "rounds_to_agree": found.rounds_to_agree,
         "theorem": found.coverage.theorem,
         "holds": found.coverage.holds,

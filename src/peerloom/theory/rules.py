@@ -29,7 +29,10 @@ def mixings_of(rule: Algorithm) -> int:
 
 
 def carried_share(exp: Experiment) -> float | None:
-    """The share of a row's coordinates that a message carries; None where it alters them instead."""
+    """The share of a row's coordinates that a message carries.
+
+    None where it alters them instead.
+    """
     message = exp.message
     if message.fit == "whole":
         return 1.0

@@ -26,24 +26,39 @@ _EXACT_UP_TO = 40  # numbers in all models together, up to which floors are exac
 
 
 def cover(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants) -> Coverage:
-    """Strongly convex, else non-convex, else what fails; with a step that shrinks, the appendices."""
+    """Strongly convex, else non-convex, else what fails.
+
+    With a step that shrinks, the appendices.
+    """
     rule: Any = exp.algorithm
     alpha = rule.lr.at(1) if isinstance(rule.lr, Rate) else float(rule.lr)
     found, largest = exact_floor(exp, rates) or (None, None)
     both = "DSpodFL, Theorems 4.11 and 4.12"
     if rates.cycle:
-        why = "clients and links follow a cycle, where the theorems want coins: between talks rho tilde is 1"
+        why = (
+            "clients and links follow a cycle, where the theorems want coins: between talks "
+            "rho tilde is 1"
+        )
         return Coverage(both, False, (why,), alpha)
     if mixing.per_round is None or rates.coins is None or not rates.fair:
         return Coverage(both, False, ("links or clients are not independent coins",), alpha)
     if mixing.per_round >= 1 - 1e-12:
         return Coverage(both, False, ("disagreement does not shrink (rho tilde = 1)",), alpha)
     s = dspodfl.Setting(
-        exp.graph.clients, mixing.per_round, k.smoothness.value, k.convexity.value, k.slope.value, k.diversity.value,
-        k.noise.value, float(rates.nodes.min()), float(rates.nodes.max()),
-    )  # fmt: skip
+        exp.graph.clients,
+        mixing.per_round,
+        k.smoothness.value,
+        k.convexity.value,
+        k.slope.value,
+        k.diversity.value,
+        k.noise.value,
+        float(rates.nodes.min()),
+        float(rates.nodes.max()),
+    )
     if not math.isfinite(s.beta):
-        fails = ["the losses are not smooth"] + ([] if s.mu > 0 else ["they are not strongly convex"])
+        fails = ["the losses are not smooth"] + (
+            [] if s.mu > 0 else ["they are not strongly convex"]
+        )
         return Coverage(both, False, tuple(fails), alpha)
     if isinstance(rule.lr, Rate):
         return _diminishing(s, alpha, rule.lr)
@@ -55,13 +70,21 @@ def _constant(s: dspodfl.Setting, alpha: float, gradient: float) -> Coverage:
     if s.mu > 0:
         if step.truth is not None and alpha < step.truth:
             error, apart = dspodfl.convex_gap(s, alpha)
-            floor = {"|mean model - optimum|^2": error.truth or 0.0, "consensus": (apart.truth or 0.0) / s.m}
-            notes = () if step.holds else (f"by the recursion itself; the printed bound does not apply: {step.why}",)
+            floor = {
+                "|mean model - optimum|^2": error.truth or 0.0,
+                "consensus": (apart.truth or 0.0) / s.m,
+            }
+            notes = (
+                ()
+                if step.holds
+                else (f"by the recursion itself; the printed bound does not apply: {step.why}",)
+            )
             title = "DSpodFL, Theorem 4.11 (strongly convex)"
             return Coverage(title, True, (), alpha, step.printed, step.truth, floor, notes=notes)
         fails.append(f"Theorem 4.11: {_why_not(step, alpha)}")
-    # The non-convex theorem words diversity as |grad F_i| <= delta + zeta |grad F|: ours with zeta = 1, or with zeta = 0 and
-    # the largest gradient for delta, which may leave a floor above that gradient, and so say nothing.
+    # The non-convex theorem words diversity as |grad F_i| <= delta + zeta |grad F|: ours with zeta
+    # = 1, or with zeta = 0 and the largest gradient for delta, which may leave a floor above that
+    # gradient, and so say nothing.
     for even in (replace(s, zeta=1.0), replace(s, zeta=0.0, delta=gradient)):
         rough = nonconvex.nonconvex_step(even)
         if rough.printed is None or alpha >= rough.printed:
@@ -70,8 +93,13 @@ def _constant(s: dspodfl.Setting, alpha: float, gradient: float) -> Coverage:
         left = nonconvex.nonconvex_gap(even, alpha).printed or 0.0
         if left < gradient**2 or gradient == 0:
             title = "DSpodFL, Theorem 4.12 (non-convex)"
-            return Coverage(title, True, (), alpha, rough.printed, None, {"mean |gradient|^2": left})
-        vacuous = f"its floor of |gradient|^2, {left:.3g}, exceeds the largest there is, {gradient**2:.3g}"
+            return Coverage(
+                title, True, (), alpha, rough.printed, None, {"mean |gradient|^2": left}
+            )
+        vacuous = (
+            f"its floor of |gradient|^2, {left:.3g}, exceeds the largest there is, "
+            f"{gradient**2:.3g}"
+        )
         fails.append(f"Theorem 4.12 with zeta = {even.zeta:g}: {vacuous}")
     printed, allowed = (step.printed, step.truth) if s.mu > 0 else (rough.printed, None)
     return Coverage("DSpodFL", False, tuple(fails), alpha, printed, allowed)
@@ -79,10 +107,16 @@ def _constant(s: dspodfl.Setting, alpha: float, gradient: float) -> Coverage:
 
 def _diminishing(s: dspodfl.Setting, alpha: float, rate: Any) -> Coverage:
     title = "DSpodFL, appendices I and K (diminishing step)"
-    found = nonconvex.diminishing_convex_step(s, alpha) if s.mu > 0 else nonconvex.diminishing_step(s, alpha)
+    found = (
+        nonconvex.diminishing_convex_step(s, alpha)
+        if s.mu > 0
+        else nonconvex.diminishing_step(s, alpha)
+    )
     fails = [] if found.holds else [found.why]
     if s.d_min < 1:
-        fails.append("they let every client's probability rise to 1 as steps shrink; here it stays below 1")
+        fails.append(
+            "they let every client's probability rise to 1 as steps shrink; here it stays below 1"
+        )
     if not isinstance(rate, InverseSqrt):
         fails.append("they are for steps that shrink like 1 / sqrt(1 + k / gamma)")
     return Coverage(title, not fails, tuple(fails), alpha, found.printed)
@@ -92,11 +126,13 @@ def _why_not(step: Bound, alpha: float) -> str:
     if step.why and (step.printed is None or step.truth is None):
         return step.why
     limit = step.truth if step.truth is not None else step.printed
-    return f"the step {alpha:.3g} is not below {limit:.3g}" + (f"; {step.why}" if step.why and not step.holds else "")
+    return f"the step {alpha:.3g} is not below {limit:.3g}" + (
+        f"; {step.why}" if step.why and not step.holds else ""
+    )
 
 
 def exact_floor(exp: Experiment, rates: ActivityRates) -> tuple[Floor | None, float] | None:
-    """Where DSpodFL's rule settles on small quadratics, and the largest step for which it settles at all.
+    """Where DSpodFL's rule settles on small quadratics, and the largest step for which it does.
 
     For exact gradients or normal noise; None where the run is not of that kind.
     """
@@ -106,7 +142,12 @@ def exact_floor(exp: Experiment, rates: ActivityRates) -> tuple[Floor | None, fl
     steady = facts.full_batch or facts.noise is not None
     if square is None or not steady or square[1].size > _EXACT_UP_TO or isinstance(rule.lr, Rate):
         return None
-    if rates.coins is None or rates.common_period > 1 or not rates.fair or exp.message.fit != "whole":
+    if (
+        rates.coins is None
+        or rates.common_period > 1
+        or not rates.fair
+        or exp.message.fit != "whole"
+    ):
         return None
     A, b = square
     if np.linalg.matrix_rank(A.mean(axis=0)) < exp.problem.n:

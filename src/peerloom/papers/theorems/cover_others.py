@@ -25,7 +25,9 @@ __all__ = ["cover_depositum", "cover_mll_sgd", "cover_nids", "cover_pame", "cove
 _UTILITY_UP_TO = 120  # clients for whom Spod-GT's edge utility is counted
 
 
-def cover_spod_gt(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants) -> Coverage:
+def cover_spod_gt(
+    exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants
+) -> Coverage:
     """Spod-GT, Theorem 4.10: on any real network it wants links that all but always fire."""
     rule: Any = exp.algorithm
     title, m = "Spod-GT, Theorem 4.10", exp.graph.clients
@@ -49,33 +51,65 @@ def cover_spod_gt(exp: Experiment, rates: ActivityRates, mixing: Contraction, k:
     if net.ph.min() < 1:
         sure = min(net.least_probability())
         fails.append(
-            f"Proposition 4.9 wants every link to fire with a probability of at least 1 - 10^{sure:.1f}; the least is "
-            f"{net.ph.min():.3g}"
+            "Proposition 4.9 wants every link to fire with a probability of at least 1 - "
+            f"10^{sure:.1f}; the least is {net.ph.min():.3g}"
         )
     fails += [f"Lemma B.4: {one.why}" for one in (net.models(), net.trackers()) if not one.holds]
     if not math.isfinite(k.smoothness.value):
         return Coverage(title, False, tuple(fails), float(eta.max()))
-    alike = 1.0 if k.diversity.value == 0 else math.sqrt(2)  # |grad F_i|^2 <= 2 delta^2 + 2 |grad F|^2
+    alike = (
+        1.0 if k.diversity.value == 0 else math.sqrt(2)
+    )  # |grad F_i|^2 <= 2 delta^2 + 2 |grad F|^2
     who = recursion.Clients(
-        p=rates.nodes, L=np.full(m, k.smoothness.value), sigma0=np.full(m, k.noise.value), sigma1=np.zeros(m),
-        delta0=np.full(m, math.sqrt(2) * k.diversity.value), delta1=np.full(m, alike), e=np.ones(m),
-    )  # fmt: skip
+        p=rates.nodes,
+        L=np.full(m, k.smoothness.value),
+        sigma0=np.full(m, k.noise.value),
+        sigma1=np.zeros(m),
+        delta0=np.full(m, math.sqrt(2) * k.diversity.value),
+        delta1=np.full(m, alike),
+        e=np.ones(m),
+    )
     step = recursion.step_bound(net, who)
-    notes: tuple[str, ...] = (f"a round leaves at most {net.trackers().truth:.4g} of the trackers' squared error, exactly",)
+    notes: tuple[str, ...] = (
+        (
+            f"a round leaves at most {net.trackers().truth:.4g} of the trackers' squared error, "
+            "exactly"
+        ),
+    )
     if step.printed is not None and eta.max() >= step.printed:
         fails.append(f"Proposition 4.8: the step {eta.max():.3g} is not below {step.printed:.3g}")
     if not fails:
         checks = recursion.participation(net, who, eta, np.full(m, math.inf))
-        fails += [f"Proposition 4.9: {one.why}" for name, one in checks.items() if not one.holds and name != "batch"]
+        fails += [
+            f"Proposition 4.9: {one.why}"
+            for name, one in checks.items()
+            if not one.holds and name != "batch"
+        ]
     floor = None
     if not fails:
         gap = recursion.final_bound(net, who, float(eta.max()), 10**18, 0.0)
         floor = {"mean |gradient|^2": gap.best or 0.0}
-        notes += ("the paper's recursion drops terms of its own lemmas; its floor is reported, not proved",)
-    return Coverage(title, not fails, tuple(fails), float(eta.max()), step.printed, step.truth, floor, notes=notes)
+        notes += (
+            (
+                "the paper's recursion drops terms of its own lemmas; its floor is reported, not "
+                "proved"
+            ),
+        )
+    return Coverage(
+        title,
+        not fails,
+        tuple(fails),
+        float(eta.max()),
+        step.printed,
+        step.truth,
+        floor,
+        notes=notes,
+    )
 
 
-def cover_mll_sgd(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants) -> Coverage:
+def cover_mll_sgd(
+    exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants
+) -> Coverage:
     """MLL-SGD, Theorem 1: condition (12), and data that look alike."""
     rule: Any = exp.algorithm
     title = "MLL-SGD, Theorem 1"
@@ -87,9 +121,21 @@ def cover_mll_sgd(exp: Experiment, rates: ActivityRates, mixing: Contraction, k:
     q = rates.period["across"] // tau
     given = exp.graph.recipe.get("weights")
     w = np.ones(exp.graph.clients) if given is None else np.asarray(given, np.float64)
-    s = mll_sgd.Setting(mll_sgd.zeta(*hub_matrix(exp)), tau, q, w / w.sum(), rates.nodes, k.smoothness.value, k.noise.value)
+    s = mll_sgd.Setting(
+        mll_sgd.zeta(*hub_matrix(exp)),
+        tau,
+        q,
+        w / w.sum(),
+        rates.nodes,
+        k.smoothness.value,
+        k.noise.value,
+    )
     step = mll_sgd.step(s)
-    fails = [] if k.alike else ["workers' data differ, and the theorem wants every gradient unbiased for the whole"]
+    fails = (
+        []
+        if k.alike
+        else ["workers' data differ, and the theorem wants every gradient unbiased for the whole"]
+    )
     if isinstance(rule.lr, Rate):
         fails.append("the step changes, and the theorem wants a constant one")
     if step.printed is None:
@@ -100,23 +146,35 @@ def cover_mll_sgd(exp: Experiment, rates: ActivityRates, mixing: Contraction, k:
     return Coverage(title, not fails, tuple(fails), eta, step.printed, step.truth, floor)
 
 
-def cover_depositum(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants) -> Coverage:
+def cover_depositum(
+    exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants
+) -> Coverage:
     """DEPOSITUM, Theorem 1: its limits of alpha and beta."""
     rule: Any = exp.algorithm
     title, n, L = "DEPOSITUM, Theorem 1", exp.graph.clients, k.smoothness.value
     links, T0 = exp.graph.peers, rates.period["peers"]
     if rates.coins is None or rates.coins["peers"].min(initial=1.0) < 1 or rates.nodes.min() < 1:
-        return Coverage(title, False, ("clients or links are sporadic; it wants all of them, every T0 rounds",), rule.alpha)
+        return Coverage(
+            title,
+            False,
+            ("clients or links are sporadic; it wants all of them, every T0 rounds",),
+            rule.alpha,
+        )
     lam = second_modulus(expected(links, np.ones(len(links))))
     rho = properties_of(exp.problem, n, exp.seed).weak_convexity
     alphas = depositum.alpha_limit(L, rule.gamma, rho, rule.nesterov)
     betas = depositum.beta_limit(n, lam, T0, rule.gamma, rule.alpha * rho, rule.nesterov)
     fails = []
     if alphas.printed is None or rule.alpha > alphas.printed:
-        fails.append(f"alpha = {rule.alpha:.3g} exceeds {alphas.printed:.3g}" if alphas.printed else alphas.why)
+        fails.append(
+            f"alpha = {rule.alpha:.3g} exceeds {alphas.printed:.3g}"
+            if alphas.printed
+            else alphas.why
+        )
     if betas.truth is None or rule.beta > betas.truth:
         fails.append(
-            f"beta = {rule.beta:.3g} exceeds {betas.truth:.3g} (the printed limit is {betas.printed:.3g})"
+            f"beta = {rule.beta:.3g} exceeds {betas.truth:.3g} (the printed limit is "
+            f"{betas.printed:.3g})"
             if betas.truth is not None and betas.printed is not None
             else betas.why
         )
@@ -137,16 +195,19 @@ def cover_depositum(exp: Experiment, rates: ActivityRates, mixing: Contraction, 
             nesterov=rule.nesterov,
         )
         floor = {"stationarity per client": gap.printed or 0.0}
-    notes = (
-        (f"with beta = {rule.beta:g} the proof's mean tracker is {rule.beta:g} times the mean gradient",)
-        if rule.beta != 1
-        else ()
+    notes: tuple[str, ...] = ()
+    if rule.beta != 1:
+        times = f"{rule.beta:g} times the mean gradient"
+        notes = (f"with beta = {rule.beta:g} the proof's mean tracker is {times}",)
+    return Coverage(
+        title, not fails, tuple(fails), rule.alpha, alphas.printed, None, floor, notes=notes
     )
-    return Coverage(title, not fails, tuple(fails), rule.alpha, alphas.printed, None, floor, notes=notes)
 
 
-def cover_pame(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants) -> Coverage:
-    """PaME, Theorems 2 to 4: a regular graph that is not bipartite, and growth below what C_1 allows."""
+def cover_pame(
+    exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants
+) -> Coverage:
+    """PaME, Theorems 2 to 4: a regular graph, not bipartite, and growth below what C_1 allows."""
     rule: Any = exp.algorithm
     title, links = "PaME, Theorems 2 to 4", exp.graph.peers
     share = carried_share(exp)
@@ -168,12 +229,17 @@ def cover_pame(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Co
     path = pame.path_length(rule.sigma, rule.growth, t)
     notes = ["they say that models converge geometrically, not that the limit is a minimum"]
     if math.isfinite(path):
-        notes.append(f"all steps together sum to at most {path:.3g}, so no model gets further than that times its gradients")
+        notes.append(
+            f"all steps together sum to at most {path:.3g}, so no model gets further than that "
+            "times its gradients"
+        )
     step = 1 / (rule.sigma * t)
     return Coverage(title, not fails, tuple(fails), step, growth=limit.truth, notes=tuple(notes))
 
 
-def cover_nids(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants) -> Coverage:
+def cover_nids(
+    exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants
+) -> Coverage:
     """NIDS allows steps below 2 / L whatever the graph (Li, Shi and Yan 2019)."""
     why = "NIDS is not their rule, and of its own theory only the step is built in"
     limit = 2 / k.smoothness.value if math.isfinite(k.smoothness.value) else None

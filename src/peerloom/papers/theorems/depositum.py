@@ -1,4 +1,4 @@
-"""DEPOSITUM (Zhou et al.): delta_1 and delta_2, the limits of alpha and beta printed and safe, Theorem 1, Corollary 1."""
+"""DEPOSITUM (Zhou et al.): limits of alpha and beta, printed and safe, Theorem 1, Corollary 1."""
 
 from __future__ import annotations
 
@@ -34,12 +34,17 @@ def omega(gamma: float) -> float:
     return (1 + 3 * gamma) / (1 - gamma)
 
 
-def deltas(lam: float, T0: int, alpha_rho: float = 0.0, *, larger: bool = False) -> tuple[float, float]:
-    """delta_1 and delta_2 (Proposition 2), the exponent 2 T0 + 2 for lambda = 0 (erratum E-P2), by logarithms there.
+def deltas(
+    lam: float, T0: int, alpha_rho: float = 0.0, *, larger: bool = False
+) -> tuple[float, float]:
+    """delta_1 and delta_2 of Proposition 2.
 
-    delta_1 is not positive, and the theorem void, unless alpha rho < 1 - lambda^(1 / (2 T0)) (erratum E-P3). Both fall to 0
-    as lambda does, although nothing mixes better than lambda = 0. A graph that mixes with lambda does so with any larger
-    one as well: `larger` takes the lambda from there on with the largest product.
+    For lambda = 0 the exponent is 2 T0 + 2 (erratum E-P2), and logarithms are used.
+
+    delta_1 is not positive, and the theorem void, unless alpha rho < 1 - lambda^(1 / (2 T0))
+    (erratum E-P3). Both fall to 0 as lambda does, although nothing mixes better than lambda = 0. A
+    graph that mixes with lambda does so with any larger one as well: `larger` takes the lambda from
+    there on with the largest product.
     """
     if larger and lam >= _ZERO:
         wider = [deltas(float(x), T0, alpha_rho) for x in np.linspace(lam, 1, 1000, endpoint=False)]
@@ -51,11 +56,16 @@ def deltas(lam: float, T0: int, alpha_rho: float = 0.0, *, larger: bool = False)
     return common * ((1 - alpha_rho) ** 2 - root), common * (1 - root)
 
 
-def stationarity(x: Floats, nu: Floats, gradient: Map, mean_gradient: Floats, prox: Map, alpha: float, L: float) -> float:
-    """s, what Theorem 1 bounds: sum_i |G^alpha(x_i)|^2 + L^2 |x - Jx|^2 + n |mean gradient - mean nu|^2.
+def stationarity(
+    x: Floats, nu: Floats, gradient: Map, mean_gradient: Floats, prox: Map, alpha: float, L: float
+) -> float:
+    """s, what Theorem 1 bounds.
 
-    G^alpha(x) = (x - prox(x - alpha grad f(x))) / alpha with the gradient of the whole; `mean_gradient` is that of each
-    client at its own model, averaged. x and nu have one row per client; `gradient` and `prox` take rows to rows.
+    s = sum_i |G^alpha(x_i)|^2 + L^2 |x - Jx|^2 + n |mean gradient - mean nu|^2.
+
+    G^alpha(x) = (x - prox(x - alpha grad f(x))) / alpha with the gradient of the whole;
+    `mean_gradient` is that of each client at its own model, averaged. x and nu have one row per
+    client; `gradient` and `prox` take rows to rows.
     """
     G = (x - prox(x - alpha * gradient(x))) / alpha
     apart = L**2 * ((x - x.mean(axis=0)) ** 2).sum()
@@ -63,7 +73,12 @@ def stationarity(x: Floats, nu: Floats, gradient: Map, mean_gradient: Floats, pr
 
 
 def alpha_limit(L: float, gamma: float, rho: float = 0.0, nesterov: bool = False) -> Bound:
-    """Theorem 1: alpha <= min{1 / (16 L), (1 - gamma) / (24 gamma L) or gamma^2 with Nesterov, 1 / (48 rho)}."""
+    """The largest alpha that Theorem 1 allows.
+
+        min{1 / (16 L), (1 - gamma) / (24 gamma L), 1 / (48 rho)},
+
+    with gamma^2 L in place of gamma L for Nesterov's momentum.
+    """
     if not math.isfinite(L):
         return Bound(None, None, False, "the losses are not smooth")
     entries = [1 / (16 * L)]
@@ -74,7 +89,9 @@ def alpha_limit(L: float, gamma: float, rho: float = 0.0, nesterov: bool = False
     return Bound(min(entries), None, True)
 
 
-def beta_limit(n: int, lam: float, T0: int, gamma: float = 0.0, alpha_rho: float = 0.0, nesterov: bool = False) -> Bound:
+def beta_limit(
+    n: int, lam: float, T0: int, gamma: float = 0.0, alpha_rho: float = 0.0, nesterov: bool = False
+) -> Bound:
     """Theorem 1's limit of beta; the truth is the safe one, with n replaced by 1 (erratum E-P9).
 
     >>> round(beta_limit(10, 0.872678, 1).printed, 5)
@@ -84,13 +101,22 @@ def beta_limit(n: int, lam: float, T0: int, gamma: float = 0.0, alpha_rho: float
         return Bound(None, None, False, "lambda = 1: the graph is disconnected, or only swaps")
     d1, d2 = deltas(lam, T0, alpha_rho)
     if d1 <= 0:
-        return Bound(None, None, False, f"alpha rho = {alpha_rho:.4g} must be below 1 - lambda^(1 / (2 T0))")
+        return Bound(
+            None, None, False, f"alpha rho = {alpha_rho:.4g} must be below 1 - lambda^(1 / (2 T0))"
+        )
     w = omega(gamma) if nesterov else 1.0
 
     def limit(n: int) -> float:
-        return math.sqrt(8 * d1 * d2 * (96 * n - 71) / (9 * w * T0 * (11 * d1 + 6 * T0 + 2 * n * T0)))
+        return math.sqrt(
+            8 * d1 * d2 * (96 * n - 71) / (9 * w * T0 * (11 * d1 + 6 * T0 + 2 * n * T0))
+        )
 
-    return Bound(limit(n), limit(1), True, "" if n == 1 else "the printed limit is too large by a factor that grows with n")
+    return Bound(
+        limit(n),
+        limit(1),
+        True,
+        "" if n == 1 else "the printed limit is too large by a factor that grows with n",
+    )
 
 
 def theorem(
@@ -112,26 +138,37 @@ def theorem(
 ) -> Bound:
     """Theorem 1: the mean over rounds of E[s] / n, s = stationarity + consensus + tracking error.
 
-    `drop` is phi(x_0) - phi*, `first_gradient` the norm of the mean gradient at x_0. The proof uses beta = 1 where it sets
-    the mean tracker equal to the mean gradient (erratum E-P1).
+    `drop` is phi(x_0) - phi*, `first_gradient` the norm of the mean gradient at x_0. The proof uses
+    beta = 1 where it sets the mean tracker equal to the mean gradient (erratum E-P1).
     """
-    alphas, betas = alpha_limit(L, gamma, rho, nesterov), beta_limit(n, lam, T0, gamma, alpha * rho, nesterov)
+    alphas, betas = (
+        alpha_limit(L, gamma, rho, nesterov),
+        beta_limit(n, lam, T0, gamma, alpha * rho, nesterov),
+    )
     if betas.printed is None or betas.truth is None:
         return betas
     d1, d2 = deltas(lam, T0, alpha * rho)
     w = omega(gamma) if nesterov else 1.0
     below = 256 * batch * d1 * d2 - 6 * w * batch * beta**2 * T0**2
-    limits = f"it allows beta up to {betas.truth:.4g} (printed: {betas.printed:.4g}), and the run has {beta:.4g}"
+    limits = (
+        f"it allows beta up to {betas.truth:.4g} (printed: {betas.printed:.4g}), "
+        f"and the run has {beta:.4g}"
+    )
     if below <= 0:
         return Bound(None, None, False, limits)
-    value = 8 * drop / (alpha * (rounds + 1)) + 142 * first_gradient**2 / ((1 - gamma) * (rounds + 1))
+    value = 8 * drop / (alpha * (rounds + 1)) + 142 * first_gradient**2 / (
+        (1 - gamma) * (rounds + 1)
+    )
     value += (426 if nesterov else 142) * (1 - gamma) * sigma**2 / (n * batch)
     value += 512 * w * T0 * d1 * beta**2 * sigma**2 * (11 + 359 * T0 / (48 * d1)) / below
     if beta > betas.truth:
         return Bound(value, None, False, limits)
     if alphas.printed is None or alpha > alphas.printed:
         return Bound(
-            value, None, False, alphas.why or f"it allows alpha up to {alphas.printed:.4g}, the run has {alpha:.4g}"
+            value,
+            None,
+            False,
+            alphas.why or f"it allows alpha up to {alphas.printed:.4g}, the run has {alpha:.4g}",
         )
     return Bound(value, None, True)
 
@@ -148,26 +185,48 @@ class Corollary:
     why: str
 
 
-def corollary(n: int, L: float, lam: float, T0: int, rounds: int, rho: float = 0.0, nesterov: bool = False) -> Corollary:
-    """Corollary 1 for T = `rounds`: T + 1 >= max{4n/9, 4 n rho^2 / L^2, T0}, and >= n for gamma >= 0 (erratum E-P6)."""
+def corollary(
+    n: int, L: float, lam: float, T0: int, rounds: int, rho: float = 0.0, nesterov: bool = False
+) -> Corollary:
+    """Corollary 1 for T = `rounds`.
+
+    It wants T + 1 >= max{4n/9, 4 n rho^2 / L^2, T0}, and >= n for gamma >= 0 (erratum E-P6).
+    """
     steps = rounds + 1
     alpha = math.sqrt(n) / (24 * L * math.sqrt(steps))
     gamma = 1 - math.sqrt(n / steps)
     least = max(4 * n / 9, 4 * n * rho**2 / L**2, T0, n)
     if steps < least:
-        return Corollary(alpha, 0.0, gamma, max(1, round(math.sqrt(n))), False, f"it needs T + 1 >= {least:.4g}")
+        return Corollary(
+            alpha, 0.0, gamma, max(1, round(math.sqrt(n))), False, f"it needs T + 1 >= {least:.4g}"
+        )
     d1, d2 = deltas(lam, T0, alpha * rho)
     if d1 <= 0 or lam >= 1:
-        return Corollary(alpha, 0.0, gamma, max(1, round(math.sqrt(n))), False, "delta_1 is not positive")
+        return Corollary(
+            alpha, 0.0, gamma, max(1, round(math.sqrt(n))), False, "delta_1 is not positive"
+        )
     w = omega(gamma) if nesterov else 1.0
-    beta = math.sqrt(3200 * d1 * d2 / (w * (1584 * d1 + 1077 * T0) * math.sqrt(T0 * steps) + 75 * w * T0**2))
+    beta = math.sqrt(
+        3200 * d1 * d2 / (w * (1584 * d1 + 1077 * T0) * math.sqrt(T0 * steps) + 75 * w * T0**2)
+    )
     return Corollary(alpha, beta, gamma, max(1, round(math.sqrt(n))), True, "")
 
 
 def corollary_bound(
-    n: int, L: float, T0: int, rounds: int, drop: float, sigma: float, first_gradient: float = 0.0, nesterov: bool = False
+    n: int,
+    L: float,
+    T0: int,
+    rounds: int,
+    drop: float,
+    sigma: float,
+    first_gradient: float = 0.0,
+    nesterov: bool = False,
 ) -> float:
     """Corollary 1's bound on the mean of E[s] / n."""
     root = math.sqrt(n * (rounds + 1))
     last = (426 if nesterov else 142) * sigma**2 / (n * math.sqrt(rounds + 1))
-    return (192 * L * drop + 142 * first_gradient**2) / root + 400 * sigma**2 * math.sqrt(T0) / (9 * root) + last
+    return (
+        (192 * L * drop + 142 * first_gradient**2) / root
+        + 400 * sigma**2 * math.sqrt(T0) / (9 * root)
+        + last
+    )

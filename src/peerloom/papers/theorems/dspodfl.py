@@ -1,8 +1,11 @@
 """DSpodFL (Zehtabi et al.): second moments, the strongly convex recursion and its limits.
 
-Letters as in the paper: beta smoothness, mu strong convexity, gradient diversity |grad F - grad F_i| <= delta + zeta
-|theta - theta*|, noise sigma, d_i and b_ij the probabilities of computing and of a link. `c` is 3 in Lemma 4.8 and 6 in
-Lemma D.3, which it quotes (erratum E-D7); 6 is the one that is proved.
+Letters as in the paper: beta smoothness, mu strong convexity, noise sigma, d_i and b_ij the
+probabilities of computing and of a link, gradient diversity
+
+    |grad F - grad F_i| <= delta + zeta |theta - theta*|.
+
+`c` is 3 in Lemma 4.8 and 6 in Lemma D.3, which it quotes (erratum E-D7); 6 is what is proved.
 """
 
 from __future__ import annotations
@@ -58,7 +61,7 @@ class Setting:
 
     @property
     def kept(self) -> float:
-        """s = 1 - (2 beta^2 / mu^2)(1 - d_min): what sporadic clients leave of the strong convexity."""
+        """What sporadic clients leave of the strong convexity: 1 - (2 beta^2 / mu^2)(1 - d_min)."""
         return -math.inf if self.mu <= 0 else 1 - 2 * (self.beta / self.mu) ** 2 * (1 - self.d_min)
 
 
@@ -73,7 +76,9 @@ def second_moment(links: Links, b: Floats) -> Any:
 
 
 def rho_tilde(links: Links, b: Floats) -> float:
-    """The spectral radius of Rtilde - J (Definition 4.5): how much squared disagreement a round leaves. Exact; 1 if cut.
+    """The spectral radius of Rtilde - J (Definition 4.5).
+
+    How much squared disagreement a round leaves. Exact; 1 if cut.
 
     >>> from peerloom.graphs import path
     >>> round(rho_tilde(path(3).peers, np.array([0.5, 0.5, 0.25, 0.25])), 7)
@@ -102,7 +107,10 @@ def convex_matrix(s: Setting, alpha: float, c: float = 6) -> Floats:
 def convex_offset(s: Setting, alpha: float, c: float = 6) -> Floats:
     """Psi of the strongly convex recursion (Lemmas 4.7 and 4.8)."""
     idle = 1 - s.d_min
-    error = 2 * alpha / s.mu * (1 + s.mu * alpha) * idle * s.delta**2 + alpha**2 * s.d_max * s.sigma**2 / s.m
+    error = (
+        2 * alpha / s.mu * (1 + s.mu * alpha) * idle * s.delta**2
+        + alpha**2 * s.d_max * s.sigma**2 / s.m
+    )
     return np.array([error, s.m * alpha**2 * s.d_max * (c * s.spread * s.delta**2 + s.sigma**2)])
 
 
@@ -136,33 +144,49 @@ def alpha_max(s: Setting, c: float = 6) -> float | None:
 def convex_step(s: Setting, c: float = 6) -> Bound:
     """The step bound of Proposition 4.10, beside the largest step for which rho(Phi) < 1.
 
-    The printed bound is not valid in general (erratum E-D8): completing the square took the wrong root, which needs
-    d_min > 1 - mu^2 / (2 beta^2), and its second constraint is never checked.
+    The printed bound is not valid in general (erratum E-D8): completing the square took the wrong
+    root, which needs d_min > 1 - mu^2 / (2 beta^2), and its second constraint is never checked.
     """
     if s.mu <= 0:
         return Bound(None, None, False, "the losses are not strongly convex (mu = 0)")
     if s.rho >= 1:
         return Bound(
-            None, None, False, "disagreement does not shrink (rho tilde = 1): the links that fire leave parts apart"
+            None,
+            None,
+            False,
+            "disagreement does not shrink (rho tilde = 1): the links that fire leave parts apart",
         )
     q = s.zeta**2 + 2 * s.beta**2 * (1 - s.d_min)
     entries = [
         1 / s.mu,
-        (1 - s.rho) / math.sqrt(1 + s.rho) / math.sqrt(s.zeta**2 + 2 * s.beta**2) / (2 * math.sqrt(3 * s.d_max)),
-        math.inf if q == 0 else (s.mu / (12 * q)) ** (1 / 3) * ((1 - s.rho) / (2 * s.d_max * s.beta)) ** (2 / 3),
+        (1 - s.rho)
+        / math.sqrt(1 + s.rho)
+        / math.sqrt(s.zeta**2 + 2 * s.beta**2)
+        / (2 * math.sqrt(3 * s.d_max)),
+        math.inf
+        if q == 0
+        else (s.mu / (12 * q)) ** (1 / 3) * ((1 - s.rho) / (2 * s.d_max * s.beta)) ** (2 / 3),
     ]
     truth = alpha_max(s, c)
     if s.kept <= 0:
         least = 1 - s.mu**2 / (2 * s.beta**2)
-        why = f"the proof needs d_min > 1 - mu^2 / (2 beta^2) = {least:.4g}, and the least able client has {s.d_min:.4g}"
+        why = (
+            f"the proof needs d_min > 1 - mu^2 / (2 beta^2) = {least:.4g}, "
+            f"and the least able client has {s.d_min:.4g}"
+        )
         return Bound(min(entries), truth, False, why)
     if truth is None:
         return Bound(min(entries), None, False, "no step makes rho(Phi) < 1")
-    return Bound(min(entries), truth, True, "" if truth >= min(entries) else "the printed bound allows steps that diverge")
+    return Bound(
+        min(entries),
+        truth,
+        True,
+        "" if truth >= min(entries) else "the printed bound allows steps that diverge",
+    )
 
 
 def gamma_two(s: Setting, Gamma0: float = 2.0, Gamma1: float = 1.0) -> float:
-    """Gamma_2* of Proposition 4.10's proof (F.3), with the 3 that its printed simplification lost."""
+    """Gamma_2* of Proposition 4.10's proof (F.3), with the 3 that is lost in its printed form."""
     q = s.zeta**2 + 2 * s.beta**2 * (1 - s.d_min)
     inner = s.d_max * s.mu / ((1 - s.rho) * (1 + Gamma1) * s.beta**2)
     return float(1 + (1 + s.rho) / (2 * (1 - 1 / Gamma0)) * (3 * q) ** (1 / 3) * inner ** (2 / 3))
@@ -173,12 +197,15 @@ def gap_rate(s: Setting) -> float:
     return s.beta**2 / s.mu * (gamma_two(s) - 1) * (1 - 1 / 2.0)
 
 
-def convex_bound(s: Setting, alpha: float, rounds: int, start: tuple[float, float], c: float = 6) -> tuple[Bound, Bound]:
-    """Theorem 4.11 after K + 1 = `rounds` + 1 steps, as (model error, consensus error) from `start`.
+def convex_bound(
+    s: Setting, alpha: float, rounds: int, start: tuple[float, float], c: float = 6
+) -> tuple[Bound, Bound]:
+    """Theorem 4.11 after `rounds` + 1 steps, as (model error, consensus error) from `start`.
 
-    Printed: rho(Phi)^(K+1) nu^0 + Psi / (1 - rho(Phi)), entry by entry. That is no bound: powers of a matrix are not powers
-    of its radius, and with Psi = (0, 1) its first entry is 0 while the recursion's is not. The truth runs the recursion,
-    Phi^(K+1) nu^0 + (I - Phi^(K+1)) (I - Phi)^-1 Psi.
+    Printed: rho(Phi)^(K+1) nu^0 + Psi / (1 - rho(Phi)), entry by entry. That is no bound: powers of
+    a matrix are not powers of its radius, and with Psi = (0, 1) its first entry is 0 while the
+    recursion's is not. The truth runs the recursion, Phi^(K+1) nu^0 + (I - Phi^(K+1)) (I - Phi)^-1
+    Psi.
     """
     step = convex_step(s, c)
     if step.printed is None:
@@ -186,7 +213,9 @@ def convex_bound(s: Setting, alpha: float, rounds: int, start: tuple[float, floa
         return none, none
     phi, psi, rho = convex_matrix(s, alpha, c), convex_offset(s, alpha, c), rho_phi(s, alpha, c)
     if rho >= 1:
-        grows = Bound(None, math.inf, False, f"rho(Phi) = {rho:.4g} at step {alpha:g}: the recursion grows")
+        grows = Bound(
+            None, math.inf, False, f"rho(Phi) = {rho:.4g} at step {alpha:g}: the recursion grows"
+        )
         return grows, grows
     printed = rho ** (rounds + 1) * np.array(start) + psi / (1 - rho)
     power = np.linalg.matrix_power(phi, rounds + 1)
@@ -195,10 +224,13 @@ def convex_bound(s: Setting, alpha: float, rounds: int, start: tuple[float, floa
 
 
 def convex_gap(s: Setting, alpha: float, c: float = 6) -> tuple[Bound, Bound]:
-    """What is left after many rounds (Theorem 4.11, eq. 10): (|mean - theta*|^2, sum of squared disagreement).
+    """What is left after many rounds (Theorem 4.11, eq. 10).
 
-    The truth is the fixed point (I - Phi)^-1 Psi of the recursion itself. The printed Psi / (2 A alpha) stands for
-    Psi / (1 - rho(Phi)), which leaves out what disagreement adds to the error (see `convex_bound`).
+    As (|mean - theta*|^2, sum of squared disagreement).
+
+    The truth is the fixed point (I - Phi)^-1 Psi of the recursion itself. The printed Psi / (2 A
+    alpha) stands for Psi / (1 - rho(Phi)), which leaves out what disagreement adds to the error
+    (see `convex_bound`).
     """
     step = convex_step(s, c)
     if step.printed is None:

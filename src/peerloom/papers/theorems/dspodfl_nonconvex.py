@@ -1,7 +1,9 @@
-"""DSpodFL without convexity (Theorem 4.12, appendices G and H) and with diminishing steps (appendices I and K).
+"""DSpodFL without convexity, and with diminishing steps.
 
-Diversity here is |grad F_i| <= delta + zeta |grad F|. The proof's constants Gamma_0, Gamma_1, Gamma_2, Gamma_4 > 1 and
-Gamma_3 > 0 are free; 2 and 1 by default.
+Theorem 4.12 and appendices G and H; appendices I and K.
+
+Diversity here is |grad F_i| <= delta + zeta |grad F|. The proof's constants Gamma_0, Gamma_1,
+Gamma_2, Gamma_4 > 1 and Gamma_3 > 0 are free; 2 and 1 by default.
 """
 
 from __future__ import annotations
@@ -61,12 +63,19 @@ def nonconvex_matrix(s: Setting, alpha: float) -> Floats:
 
 def nonconvex_offset(s: Setting, alpha: float) -> Floats:
     """The coefficients psi of the non-convex recursion (Lemmas G.3 and G.4)."""
-    first = (1 - s.d_min) * (1 + 2 * s.beta * alpha) * s.delta**2 + s.beta * alpha * s.d_max * s.sigma**2 / (2 * s.m)
-    return np.array([alpha * first, s.m * alpha**2 * s.d_max * (16 * s.spread * s.delta**2 + s.sigma**2)])
+    first = (1 - s.d_min) * (
+        1 + 2 * s.beta * alpha
+    ) * s.delta**2 + s.beta * alpha * s.d_max * s.sigma**2 / (2 * s.m)
+    return np.array(
+        [alpha * first, s.m * alpha**2 * s.d_max * (16 * s.spread * s.delta**2 + s.sigma**2)]
+    )
 
 
 def nonconvex_step(s: Setting, free: Free | None = None) -> Bound:
-    """The step bound of Theorem 4.12 (Proposition G.6), with Gamma_3 / (2 beta) first (erratum E-D10)."""
+    """The step bound of Theorem 4.12 (Proposition G.6), as in erratum E-D10.
+
+    Its first entry is Gamma_3 / (2 beta).
+    """
     g = free or Free()
     if (why := _obstacle(s, g)) is not None:
         return Bound(None, None, False, why)
@@ -80,12 +89,16 @@ def nonconvex_step(s: Setting, free: Free | None = None) -> Bound:
     if s.zeta > 0:
         slack = math.sqrt((1 - g.g1**-2) * (1 - 1 / g.g2)) * math.sqrt(left)
         entries.append(
-            slack * (1 - s.rho) / (4 * g.g4 * math.sqrt(1 + g.g3) * s.d_max * s.zeta * s.beta * math.sqrt(1 + s.rho))
+            slack
+            * (1 - s.rho)
+            / (4 * g.g4 * math.sqrt(1 + g.g3) * s.d_max * s.zeta * s.beta * math.sqrt(1 + s.rho))
         )
     return Bound(min(entries), None, True)
 
 
-def nonconvex_weights(s: Setting, free: Free | None = None) -> tuple[float, float, float, float, float]:
+def nonconvex_weights(
+    s: Setting, free: Free | None = None
+) -> tuple[float, float, float, float, float]:
     """w_1 to w_5 of Theorem 4.12, with 1 / Gamma^2 where the derivation has it (erratum E-D10)."""
     g = free or Free()
     w1 = (0.5 - s.zeta**2 * (1 - s.d_min)) * (1 - 1 / g.g2) * (1 - g.g4**-2)
@@ -97,7 +110,10 @@ def nonconvex_weights(s: Setting, free: Free | None = None) -> tuple[float, floa
 def nonconvex_bound(
     s: Setting, alpha: float, rounds: int, drop: float, apart: float = 0.0, free: Free | None = None
 ) -> Bound:
-    """Theorem 4.12: the mean of E|grad F|^2 over rounds 0 to K; `drop` is F(start) - F*, `apart` the first disagreement."""
+    """Theorem 4.12: the mean of E|grad F|^2 over rounds 0 to K.
+
+    `drop` is F(start) - F*, `apart` the first disagreement.
+    """
     step = nonconvex_step(s, free)
     if step.printed is None:
         return Bound(None, None, False, step.why)
@@ -113,23 +129,34 @@ def nonconvex_gap(s: Setting, alpha: float, free: Free | None = None) -> Bound:
 
 
 def diminishing_convex_step(s: Setting, alpha0: float, Gamma1: float | None = None) -> Bound:
-    """The largest alpha^0 of alpha^k = alpha^0 / sqrt(1 + k / gamma), strongly convex (Proposition I.1).
+    """The largest first step of a diminishing one, strongly convex (Proposition I.1).
 
-    eta = (1 - d_min) / alpha^0 ties how fast clients become able to how fast steps shrink. `Gamma1` by default is half of
-    what is allowed.
+    Steps are alpha^k = alpha^0 / sqrt(1 + k / gamma).
+
+    eta = (1 - d_min) / alpha^0 ties how fast clients become able to how fast steps shrink. `Gamma1`
+    by default is half of what is allowed.
     """
     if s.mu <= 0 or s.rho >= 1:
-        return Bound(None, None, False, "it needs mu > 0" if s.mu <= 0 else "the links leave parts apart")
+        return Bound(
+            None, None, False, "it needs mu > 0" if s.mu <= 0 else "the links leave parts apart"
+        )
     eta = (1 - s.d_min) / alpha0
     largest = 1 / (1 + 2 * s.beta**2 * eta / s.mu**2)
     g1 = largest / 2 if Gamma1 is None else Gamma1
     if not 0 < g1 < largest:
-        return Bound(None, None, False, f"Gamma_1 must lie between 0 and {largest:.4g}; found {g1:.4g}")
+        return Bound(
+            None, None, False, f"Gamma_1 must lie between 0 and {largest:.4g}; found {g1:.4g}"
+        )
     q = s.zeta**2 + 2 * eta * g1 * s.beta**2 / s.mu
     entries = [
         g1 / s.mu,
-        (1 - s.rho) / math.sqrt(1 + s.rho) / math.sqrt(s.zeta**2 + 2 * s.beta**2) / (2 * math.sqrt(3)),
-        math.inf if q == 0 else (s.mu / (6 * q * (1 + g1))) ** (1 / 3) * ((1 - s.rho) / (2 * s.beta)) ** (2 / 3),
+        (1 - s.rho)
+        / math.sqrt(1 + s.rho)
+        / math.sqrt(s.zeta**2 + 2 * s.beta**2)
+        / (2 * math.sqrt(3)),
+        math.inf
+        if q == 0
+        else (s.mu / (6 * q * (1 + g1))) ** (1 / 3) * ((1 - s.rho) / (2 * s.beta)) ** (2 / 3),
     ]
     return Bound(min(entries), None, *_within(alpha0, Bound(min(entries), None, True)))
 
@@ -147,17 +174,29 @@ def diminishing_step(s: Setting, alpha0: float, free: Free | None = None) -> Bou
     ]
     if s.zeta > 0:
         slack = math.sqrt((1 - g.g1**-2) * (1 - 1 / g.g2))
-        entries.append(slack * (1 - s.rho) / (4 * math.sqrt(2) * g.g4 * math.sqrt(1 + g.g3) * s.zeta * s.beta * root))
+        entries.append(
+            slack
+            * (1 - s.rho)
+            / (4 * math.sqrt(2) * g.g4 * math.sqrt(1 + g.g3) * s.zeta * s.beta * root)
+        )
     return Bound(min(entries), None, *_within(alpha0, Bound(min(entries), None, True)))
 
 
 def diminishing_bound(
-    s: Setting, alpha0: float, gamma: float, k: int, drop: float, apart: float = 0.0, free: Free | None = None
+    s: Setting,
+    alpha0: float,
+    gamma: float,
+    k: int,
+    drop: float,
+    apart: float = 0.0,
+    free: Free | None = None,
 ) -> Bound:
-    """Theorem K.5 after k rounds; the truth carries the factor gamma that the printed denominator lost.
+    """Theorem K.5 after k rounds.
 
-    The integral of 1 / sqrt(1 + x / gamma) from 0 to k is 2 gamma (sqrt(1 + k / gamma) - 1); the printed bound is safe for
-    gamma >= 1 only.
+    The truth has the factor gamma that is lost in the printed denominator.
+
+    The integral of 1 / sqrt(1 + x / gamma) from 0 to k is 2 gamma (sqrt(1 + k / gamma) - 1); the
+    printed bound is safe for gamma >= 1 only.
     """
     g, step = free or Free(), diminishing_step(s, alpha0, free)
     if step.printed is None or k < 1:
@@ -178,7 +217,10 @@ def _obstacle(s: Setting, g: Free) -> str | None:
         return "the losses are not smooth"
     least = -math.inf if s.zeta == 0 else 1 - 1 / (2 * g.g0 * s.zeta**2)
     if s.d_min < least:
-        return f"it needs d_min >= 1 - 1 / (2 Gamma_0 zeta^2) = {least:.4g}, and the least able client has {s.d_min:.4g}"
+        return (
+            f"it needs d_min >= 1 - 1 / (2 Gamma_0 zeta^2) = {least:.4g}, "
+            f"and the least able client has {s.d_min:.4g}"
+        )
     return None
 
 

@@ -1,4 +1,7 @@
-"""DSpodFL under the Polyak-Lojasiewicz condition (appendix M): the recursion, its step bound and its gap."""
+"""DSpodFL under the Polyak-Lojasiewicz condition (appendix M).
+
+The recursion, its step bound and its gap.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ def pl_matrix(s: Setting, alpha: float, c: float = 6) -> Floats:
                 1 + 2 * s.beta**3 / s.mu * (3 - 2 * s.d_min) * alpha**2 - s.mu * alpha * s.kept,
                 s.beta**2 * s.d_max / (2 * s.m) * alpha * (1 + 2 * s.beta * alpha),
             ],
-            [2 * c / s.mu * s.spread * s.m * s.d_max * alpha**2 * q, convex_matrix(s, alpha, c)[1, 1]],
+            [
+                2 * c / s.mu * s.spread * s.m * s.d_max * alpha**2 * q,
+                convex_matrix(s, alpha, c)[1, 1],
+            ],
         ]
     )
 
@@ -34,23 +40,44 @@ def pl_offset(s: Setting, alpha: float, c: float = 6) -> Floats:
     """Psi under the Polyak-Lojasiewicz condition (Lemmas M.2 to M.4)."""
     idle = 1 - s.d_min
     noise = 4 * idle * s.delta**2 + s.d_max * s.sigma**2 / s.m
-    return np.array([alpha * idle * s.delta**2 + s.beta / 2 * alpha**2 * noise, convex_offset(s, alpha, c)[1]])
+    return np.array(
+        [alpha * idle * s.delta**2 + s.beta / 2 * alpha**2 * noise, convex_offset(s, alpha, c)[1]]
+    )
 
 
 def pl_step(s: Setting) -> Bound:
     """The step bound of Proposition M.5; the truth is the largest step below which rho(Phi) < 1."""
     if s.mu <= 0 or s.rho >= 1:
-        return Bound(None, None, False, "the losses are not PL (mu = 0)" if s.mu <= 0 else "the links leave parts apart")
+        return Bound(
+            None,
+            None,
+            False,
+            "the losses are not PL (mu = 0)" if s.mu <= 0 else "the links leave parts apart",
+        )
     if s.kept <= 0:
         least = 1 - s.mu**2 / (2 * s.beta**2)
-        return Bound(None, None, False, f"it needs d_min > 1 - mu^2 / (2 beta^2) = {least:.4g}; found {s.d_min:.4g}")
+        return Bound(
+            None,
+            None,
+            False,
+            f"it needs d_min > 1 - mu^2 / (2 beta^2) = {least:.4g}; found {s.d_min:.4g}",
+        )
     last = math.inf
     if s.zeta > 0:
         uneven = 1 + 2 * (s.beta / s.zeta) ** 2 * (1 - s.d_min)
         last = (
-            s.mu / s.beta**2 * (1 - s.rho) / math.sqrt(1 + s.rho) * math.sqrt(s.kept / uneven) / (6 * math.sqrt(2 * s.d_max))
+            s.mu
+            / s.beta**2
+            * (1 - s.rho)
+            / math.sqrt(1 + s.rho)
+            * math.sqrt(s.kept / uneven)
+            / (6 * math.sqrt(2 * s.d_max))
         )
-    printed = min(s.kept * s.mu**2 / (10 * (3 - 2 * s.d_min) * s.beta**3), 5 * (1 + s.rho) / (8 * s.mu * s.kept), last)
+    printed = min(
+        s.kept * s.mu**2 / (10 * (3 - 2 * s.d_min) * s.beta**3),
+        5 * (1 + s.rho) / (8 * s.mu * s.kept),
+        last,
+    )
     grid = printed * np.logspace(-6, 6, 481)
     good = np.array([spectral_radius_2x2(pl_matrix(s, alpha)) < 1 for alpha in grid])
     truth = float(grid[np.flatnonzero(~good)[0] - 1]) if good[0] and not good.all() else None
@@ -58,7 +85,10 @@ def pl_step(s: Setting) -> Bound:
 
 
 def pl_gap(s: Setting, alpha: float) -> tuple[Bound, Bound]:
-    """Theorem M.7 (eq. 35): (F - F*, sum of squared disagreement) after many rounds; the truth is (I - Phi)^-1 Psi."""
+    """Theorem M.7 (eq. 35): (F - F*, sum of squared disagreement) after many rounds.
+
+    The truth is (I - Phi)^-1 Psi.
+    """
     step = pl_step(s)
     if step.printed is None:
         none = Bound(None, None, False, step.why)

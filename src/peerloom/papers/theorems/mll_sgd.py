@@ -1,4 +1,4 @@
-"""MLL-SGD (Castiglia, Das and Patterson): zeta, Gamma, the step condition (12) and the bounds (13) and (14)."""
+"""MLL-SGD (Castiglia, Das and Patterson): the step condition (12), the bounds (13) and (14)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 from ...theory.bound import Bound
 from ...theory.matrices import hub_modulus
 
-__all__ = ["Setting", "bound", "corollary_step", "gamma", "gap", "least_probability", "step", "zeta"]
+__all__ = [
+    "Setting",
+    "bound",
+    "corollary_step",
+    "gamma",
+    "gap",
+    "least_probability",
+    "step",
+    "zeta",
+]
 
 Floats = NDArray[np.float64]
 
@@ -33,7 +42,11 @@ class Setting:
 
 
 def gamma(zeta: float) -> Bound:
-    """Gamma of Theorem 1: its printed first term is zeta / (1 - zeta^2), the proof's (eq. 186) 1 / (1 - zeta^2) (E-M4)."""
+    """Gamma of Theorem 1.
+
+    Its printed first term is zeta / (1 - zeta^2), that of the proof (eq. 186) 1 / (1 - zeta^2)
+    (erratum E-M4).
+    """
     if zeta >= 1:
         return Bound(None, None, False, "zeta = 1: the hub graph is disconnected, or only swaps")
     rest = 2 / (1 - zeta) + zeta / (1 - zeta) ** 2
@@ -46,11 +59,15 @@ def least_probability() -> float:
 
 
 def step(s: Setting) -> Bound:
-    """The largest step of condition (12), over all workers: as printed, and with the last term that the proof gives (E-M9).
+    """The largest step of condition (12), over all workers.
 
-    4 p - p^2 - 2 >= eta L (a p (beta + 1) - a p^2 + p^2) + 8 L^2 eta^2 q^2 tau^2 Gamma; 4 (p (beta - 1) + 2) in place of 8.
+    As printed, and with the last term that the proof gives (E-M9).
 
-    >>> worker = Setting(zeta=0.0, tau=8, q=4, a=np.array([0.01]), p=np.array([1.0]), L=1.0, sigma=1.0)
+    4 p - p^2 - 2 >= eta L (a p (beta + 1) - a p^2 + p^2) + 8 L^2 eta^2 q^2 tau^2 Gamma; 4 (p (beta
+    - 1) + 2) in place of 8.
+
+    >>> one, always = np.array([0.01]), np.array([1.0])
+    >>> worker = Setting(zeta=0.0, tau=8, q=4, a=one, p=always, L=1.0, sigma=1.0)
     >>> round(step(worker).printed, 8)
     0.00635857
     """
@@ -60,7 +77,10 @@ def step(s: Setting) -> Bound:
     if (s.p <= least_probability()).any():
         low = float(s.p.min())
         return Bound(
-            None, None, False, f"a worker steps with probability {low:.4g}; (12) needs more than 2 - sqrt 2 = 0.5858"
+            None,
+            None,
+            False,
+            f"a worker steps with probability {low:.4g}; (12) needs more than 2 - sqrt 2 = 0.5858",
         )
     if not math.isfinite(s.L):
         return Bound(None, None, False, "the losses are not smooth")
@@ -68,7 +88,11 @@ def step(s: Setting) -> Bound:
     linear = s.L * (s.a * s.p * (s.beta + 1) - s.a * s.p**2 + s.p**2)
     square = s.L**2 * (s.q * s.tau) ** 2 * found.truth
     printed, truth = (
-        float(((-linear + np.sqrt(linear**2 + 4 * left * factor * square)) / (2 * factor * square)).min())
+        float(
+            (
+                (-linear + np.sqrt(linear**2 + 4 * left * factor * square)) / (2 * factor * square)
+            ).min()
+        )
         for factor in (8.0, 4 * (s.p * (s.beta - 1) + 2))
     )
     return Bound(printed, truth, True)
@@ -83,7 +107,12 @@ def bound(s: Setting, eta: float, rounds: int, drop: float) -> Bound:
     if limit.printed is None:
         return Bound(value, None, False, limit.why)
     fits = eta <= limit.printed
-    return Bound(value, None, fits, "" if fits else f"the step {eta:.4g} exceeds condition (12)'s {limit.printed:.4g}")
+    return Bound(
+        value,
+        None,
+        fits,
+        "" if fits else f"the step {eta:.4g} exceeds condition (12)'s {limit.printed:.4g}",
+    )
 
 
 def gap(s: Setting, eta: float) -> Bound:
@@ -100,7 +129,10 @@ def corollary_step(L: float, rounds: int, tau: int, q: int) -> Bound:
     """Corollary 1: eta = 1 / (L sqrt K), for q^2 tau^2 <= sqrt K and q tau < K."""
     holds = (q * tau) ** 2 <= math.sqrt(rounds) and q * tau < rounds
     return Bound(
-        1 / (L * math.sqrt(rounds)), None, holds, "" if holds else f"it needs (q tau)^2 = {(q * tau) ** 2} <= sqrt K"
+        1 / (L * math.sqrt(rounds)),
+        None,
+        holds,
+        "" if holds else f"it needs (q tau)^2 = {(q * tau) ** 2} <= sqrt K",
     )
 
 

@@ -1,4 +1,4 @@
-"""PaME: zeta of neighbour averaging, C_1, the growth factor it allows, the constants of its rates, and its bits."""
+"""PaME: zeta of neighbour averaging, C_1, the growth it allows, constants of its rates, bits."""
 
 from __future__ import annotations
 
@@ -35,11 +35,16 @@ Ids = NDArray[np.int64]
 
 def neighbour_matrix(links: Links) -> Sparse:
     """Row i averages its neighbours, itself left out: 1 / |N_i| on links (B transposed)."""
-    return sp.csr_array((1 / links.in_degree[links.dst], (links.dst, links.src)), shape=(links.rows, links.rows))
+    return sp.csr_array(
+        (1 / links.in_degree[links.dst], (links.dst, links.src)), shape=(links.rows, links.rows)
+    )
 
 
 def zeta(links: Links) -> Bound:
-    """max(|lambda_2|, |lambda_m|) of B (Assumption 1), which must be doubly stochastic: a regular graph, not bipartite."""
+    """max(|lambda_2|, |lambda_m|) of B (Assumption 1), which must be doubly stochastic.
+
+    That is so on regular graphs; it is below 1 where they are not bipartite.
+    """
     if not len(links):
         return Bound(None, None, False, "there are no links")
     matrix = neighbour_matrix(links)
@@ -53,11 +58,17 @@ def zeta(links: Links) -> Bound:
         return Bound(None, None, False, "the degrees differ, so B is not doubly stochastic")
     if not even:
         return Bound(
-            value, value, False, "the degrees differ, so B is not doubly stochastic and the limit leans to high degrees"
+            value,
+            value,
+            False,
+            "the degrees differ, so B is not doubly stochastic and the limit leans to high degrees",
         )
     if value >= 1 - 1e-9:
         return Bound(
-            value, value, False, "zeta = 1: the graph is bipartite (or disconnected), so neighbours only swap values"
+            value,
+            value,
+            False,
+            "zeta = 1: the graph is bipartite (or disconnected), so neighbours only swap values",
         )
     return Bound(value, value, True)
 
@@ -68,20 +79,29 @@ def unheard(t: Ids, p: float) -> Floats:
 
 
 def c_one(links: Links, t: Ids, p: float, zeta: float) -> float:
-    """C_1 (supplement, eq. 44), exact: t_i senders asked, each carrying a share p of the coordinates."""
+    """C_1 (supplement, eq. 44), exact.
+
+    t_i senders are asked, and each carries a share p of the coordinates.
+    """
     degree = links.in_degree
     spread = np.array([_partial(int(k), p) for k in range(int(t.max()) + 1)])[t]
     with np.errstate(divide="ignore", invalid="ignore"):
-        chosen = np.where(degree > 1, (1 - unheard(t, p)) * (degree - t) / (degree * t * (degree - 1.0)), 0.0)
+        chosen = np.where(
+            degree > 1, (1 - unheard(t, p)) * (degree - t) / (degree * t * (degree - 1.0)), 0.0
+        )
     each = spread / degree + chosen
-    return float((unheard(t, p) * (1 + zeta) ** 2 + np.bincount(links.dst, each[links.src], links.rows)).max())
+    return float(
+        (
+            unheard(t, p) * (1 + zeta) ** 2 + np.bincount(links.dst, each[links.src], links.rows)
+        ).max()
+    )
 
 
 def growth(links: Links, t: Ids, p: float, k0: int) -> Bound:
     """The largest growth factor gamma of sigma, (zeta + sqrt C_1)^(-2 / k0).
 
-    The printed condition (12) can never hold (erratum E-A7), so there is no printed value; this one is the supplement's
-    eq. (45), on which the proof rests.
+    The printed condition (12) can never hold (erratum E-A7), so there is no printed value; this one
+    is the supplement's eq. (45), on which the proof rests.
 
     >>> from peerloom.graphs import complete
     >>> round(growth(complete(32).peers, np.full(32, 6), 0.2, k0=5).truth, 5)
@@ -93,31 +113,55 @@ def growth(links: Links, t: Ids, p: float, k0: int) -> Bound:
     total = z.truth + math.sqrt(c_one(links, t, p, z.truth))
     never = "condition (12) as printed can never hold"
     if total >= 1:
-        return Bound(None, None, False, f"{never}, and zeta + sqrt C_1 = {total:.4g} is not below 1: too little arrives")
+        return Bound(
+            None,
+            None,
+            False,
+            f"{never}, and zeta + sqrt C_1 = {total:.4g} is not below 1: too little arrives",
+        )
     return Bound(None, total ** (-2 / k0), True, never)
 
 
 def printed_condition(links: Links, t: Ids, p: float, zeta: float, gamma: float, k0: int) -> Bound:
-    """Condition (12), for the record: printed is its left side, truth its right; always false (erratum E-A7)."""
+    """Condition (12), for the record: printed is its left side, truth its right.
+
+    Always false (erratum E-A7).
+    """
     share = (t / links.in_degree)[links.src]
     left = unheard(t, p) * (1 + zeta) ** 2 + 2 * p * np.bincount(links.dst, share, links.rows)
     right = (gamma ** (-k0 / 2) - zeta) ** 2
-    return Bound(float(left.max()), right, bool(left.max() < right), "left side beside right side; it can never hold")
+    return Bound(
+        float(left.max()),
+        right,
+        bool(left.max() < right),
+        "left side beside right side; it can never hold",
+    )
 
 
 def sigma_least(alpha: float, bound: float, gamma: float, delta: float, t_least: int) -> float:
-    """The least first penalty sigma^0: max{4 alpha_max, eps(2 delta) gamma / ((gamma - 1) delta t_min)} (Theorem 2)."""
-    return max(4 * alpha, bound * gamma / ((gamma - 1) * delta * t_least) if gamma > 1 else math.inf)
+    """The least first penalty sigma^0 (Theorem 2).
+
+    max{4 alpha_max, eps(2 delta) gamma / ((gamma - 1) delta t_min)}
+    """
+    return max(
+        4 * alpha, bound * gamma / ((gamma - 1) * delta * t_least) if gamma > 1 else math.inf
+    )
 
 
 def path_length(sigma: float, gamma: float, t: int) -> float:
-    """The sum of all steps, gamma / (sigma^0 t (gamma - 1)): no model moves further than this times its gradients."""
+    """The sum of all steps, gamma / (sigma^0 t (gamma - 1)).
+
+    No model moves further than this times its gradients.
+    """
     return math.inf if gamma <= 1 else gamma / (sigma * t * (gamma - 1))
 
 
 @dataclass(frozen=True)
 class Rates:
-    """The constants of Theorems 2 to 4: models O(gamma^-k), objective O(gamma^(-k/2)), consensus O(beta^-k)."""
+    """The constants of Theorems 2 to 4.
+
+    Models O(gamma^-k), objective O(gamma^(-k/2)), consensus O(beta^-k).
+    """
 
     Gamma: float
     iota: float
@@ -134,20 +178,29 @@ class Rates:
     D: float
 
 
-def rates(m: int, n: int, eps: float, sigma: float, t_least: int, total: float, gamma: float, k0: int) -> Rates:
-    """All constants, for `total` = zeta + sqrt C_1 and a growth below what it allows; iota in the middle of its range.
+def rates(
+    m: int, n: int, eps: float, sigma: float, t_least: int, total: float, gamma: float, k0: int
+) -> Rates:
+    """All constants, for `total` = zeta + sqrt C_1 and a growth below what it allows.
 
-    Q as printed divides by |M - gamma^-2|; the sum it comes from gives |M^k0 - gamma^(-2 k0)| (erratum E-A9).
+    iota is in the middle of its range. Q as printed divides by |M - gamma^-2|; the sum it comes
+    from gives |M^k0 - gamma^(-2 k0)| (erratum E-A9).
     """
     room = 1 / (gamma * total ** (2 / k0)) - 1
     if room <= 0:
-        raise ValueError(f"gamma = {gamma:g} is not below (zeta + sqrt C_1)^(-2/k0) = {total ** (-2 / k0):g}")
+        raise ValueError(
+            f"gamma = {gamma:g} is not below (zeta + sqrt C_1)^(-2/k0) = {total ** (-2 / k0):g}"
+        )
     iota = room / 2
     r1, r2 = 1 + iota, 1 + 1 / iota
     Gamma = m * n * eps**2 / (sigma**2 * t_least**2)
     rho = r1 * total**2
     M = (rho * r1 ** (k0 - 1)) ** (1 / k0)
-    P = r2 * Gamma * (r1 ** (k0 - 1) + sum(r1 ** (k0 - 1 - j) * gamma ** (-2 * j) for j in range(1, k0)))
+    P = (
+        r2
+        * Gamma
+        * (r1 ** (k0 - 1) + sum(r1 ** (k0 - 1 - j) * gamma ** (-2 * j) for j in range(1, k0)))
+    )
     phi = max(M, gamma**-2)
     Q = P / abs(M**k0 - gamma ** (-2 * k0))
     beta = 1 / phi
@@ -158,7 +211,7 @@ def rates(m: int, n: int, eps: float, sigma: float, t_least: int, total: float, 
 
 
 def message_bits(n: int, s: int) -> int:
-    """63 s + n: s values of 64 bits and a mask of n bits, in which the values' own bits are not counted twice."""
+    """63 s + n: s values of 64 bits and a mask of n bits, in which theirs are not counted again."""
     return 63 * s + n
 
 
@@ -168,9 +221,18 @@ def dense_bits(n: int) -> int:
 
 
 def _partial(t: int, p: float) -> float:
-    """c = sum_r C(t, r) p^r (1 - p)^(t - r) (t - r) / (r (t - 1)), terms by logarithms; 0 for one sender or whole rows."""
+    """c = sum_r C(t, r) p^r (1 - p)^(t - r) (t - r) / (r (t - 1)), terms by logarithms.
+
+    0 for one sender or whole rows.
+    """
     if t <= 1 or p >= 1:
         return 0.0
     r = np.arange(1, t)
-    log = gammaln(t + 1) - gammaln(r + 1) - gammaln(t - r + 1) + r * np.log(p) + (t - r) * np.log1p(-p)
+    log = (
+        gammaln(t + 1)
+        - gammaln(r + 1)
+        - gammaln(t - r + 1)
+        + r * np.log(p)
+        + (t - r) * np.log1p(-p)
+    )
     return float((np.exp(log) * (t - r) / (r * (t - 1))).sum())

@@ -1,6 +1,9 @@
-"""Spod-GT (Zehtabi et al.), the network: Perron vectors, contractions printed and exact, and how sure links must be.
+"""Spod-GT (Zehtabi et al.), the network.
 
-`ph` are the links' probabilities phat_ij. The printed contraction is close to 1 on any graph; trust the exact one.
+Perron vectors, contractions printed and exact, and how sure links must be.
+
+`ph` are the links' probabilities phat_ij. The printed contraction is close to 1 on any graph; trust
+the exact one.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Mixing:
-    """The expected matrices of a digraph with links that fire with probability `ph`, and what the paper makes of them.
+    """The expected matrices of a digraph whose links fire with probability `ph`.
 
     >>> from peerloom.graphs import directed_ring
     >>> Mixing(directed_ring(3).peers, np.ones(3)).rho_hat
@@ -77,51 +80,80 @@ class Mixing:
 
     @property
     def rho_tilde(self) -> tuple[float, float]:
-        """rhotilde_A = rhohat_A + 2 rhohat_0,A and rhotilde_B = rhohat_B + rhohat_0,B (Lemma B.4)."""
+        """Lemma B.4: rhotilde_A = rhohat_A + 2 rhohat_0,A, rhotilde_B = rhohat_B + rhohat_0,B."""
         return self.rho_hat[0] + 2 * self.rho_zero[0], self.rho_hat[1] + self.rho_zero[1]
 
     def models(self) -> Bound:
-        """How much squared disagreement of the models a round leaves: rhotilde_A (Lemma B.4) beside the exact value."""
+        """How much squared disagreement of the models a round leaves.
+
+        Printed: rhotilde_A (Lemma B.4); the truth is exact.
+        """
         limit = (1 - self.rho_hat[0]) / 4
         why = f"it needs rhohat_0,A = {self.rho_zero[0]:.4g} <= (1 - rhohat_A) / 4 = {limit:.4g}"
         holds = self.rho_zero[0] <= limit
-        return Bound(self.rho_tilde[0], pull_contraction(self.links, self.ph, self.phi)[0], holds, "" if holds else why)
+        return Bound(
+            self.rho_tilde[0],
+            pull_contraction(self.links, self.ph, self.phi)[0],
+            holds,
+            "" if holds else why,
+        )
 
     def trackers(self) -> Bound:
-        """The same for the trackers: rhotilde_B (Lemma B.4) beside the exact value."""
+        """How much squared error of the trackers a round leaves.
+
+        Printed: rhotilde_B (Lemma B.4); the truth is exact.
+        """
         limit = (1 - self.rho_hat[1]) / 2
         why = f"it needs rhohat_0,B = {self.rho_zero[1]:.4g} <= (1 - rhohat_B) / 2 = {limit:.4g}"
         holds = self.rho_zero[1] <= limit
-        return Bound(self.rho_tilde[1], push_contraction(self.links, self.ph, self.pi), holds, "" if holds else why)
+        return Bound(
+            self.rho_tilde[1],
+            push_contraction(self.links, self.ph, self.pi),
+            holds,
+            "" if holds else why,
+        )
 
     def least_probability(self) -> tuple[float, float]:
-        """log10(1 - r_A) and log10(1 - r_B): how close to 1 Proposition 4.9 wants every link's probability.
+        """How close to 1 Proposition 4.9 wants every link's probability.
 
-        r_A solves x^(2(m+1)) + tau_A x = tau_A, r_B the same with 3m + 2 (erratum E-S14). tau overflows a double beyond
-        thirty clients, so it stays a logarithm, and so does u = 1 - x.
+        As log10(1 - r_A) and log10(1 - r_B). r_A solves x^(2(m+1)) + tau_A x = tau_A, r_B the same
+        with 3m + 2 (erratum E-S14). tau overflows a double beyond thirty clients, so it stays a
+        logarithm, and so does u = 1 - x.
         """
         m, (D, K) = self.m, self.paths
         logs = []
-        for w, power, front in ((self.links.a, 2 * (m + 1), 16 * m**2), (self.links.b, 3 * m + 2, 4 * m**3)):
-            tau = math.log(front * (m - 1) * D * K) + 2 * math.log(w.max()) - power * math.log(w.min())
+        for w, power, front in (
+            (self.links.a, 2 * (m + 1), 16 * m**2),
+            (self.links.b, 3 * m + 2, 4 * m**3),
+        ):
+            tau = (
+                math.log(front * (m - 1) * D * K)
+                + 2 * math.log(w.max())
+                - power * math.log(w.min())
+            )
             logs.append(_log_distance_to_one(power, tau) / math.log(10))
         return logs[0], logs[1]
 
     def least_probability_doubly_stochastic(self) -> tuple[float, float]:
         """The same where A and B are doubly stochastic, as the probabilities themselves.
 
-        The root of p^2 = k (1 - p) with k = 16 (m - 1) (max a)^2 D K / (m (min a)^2); 4 in place of 16 for b.
+        The root of p^2 = k (1 - p) with k = 16 (m - 1) (max a)^2 D K / (m (min a)^2); 4 in place of
+        16 for b.
         """
         m, DK = self.m, math.prod(self.paths)
         ks = [
-            front * (m - 1) * float(w.max() / w.min()) ** 2 * DK / m for w, front in ((self.links.a, 16), (self.links.b, 4))
+            front * (m - 1) * float(w.max() / w.min()) ** 2 * DK / m
+            for w, front in ((self.links.a, 16), (self.links.b, 4))
         ]
         roots = [2 * k / (k + math.sqrt(k * k + 4 * k)) for k in ks]
         return roots[0], roots[1]
 
 
 def _log_distance_to_one(power: int, log_tau: float) -> float:
-    """log u for the root x = 1 - u of x^power = tau u: bisection on log u in power log1p(-u) = log tau + log u."""
+    """log u for the root x = 1 - u of x^power = tau u.
+
+    Bisection on log u in power log1p(-u) = log tau + log u.
+    """
     low, high = -1e6, -1e-12
     for _ in range(200):
         middle = (low + high) / 2

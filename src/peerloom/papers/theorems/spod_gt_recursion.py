@@ -1,8 +1,11 @@
-"""Spod-GT (Zehtabi et al.), the recursion: its constants, Psi, the step bound and the conditions of its theorem.
+"""Spod-GT (Zehtabi et al.), the recursion.
 
-Letters as in the paper: p_i the clients' probabilities, B_i of D_i samples in a batch, L_i smoothness, noise sigma_0 and
-sigma_1, diversity delta_0 and delta_1. The printed recursion drops terms that the paper's own lemmas have (erratum E-S13),
-so these are values to report and never to rely on.
+Its constants, Psi, the step bound and the conditions of its theorem.
+
+Letters as in the paper: p_i the clients' probabilities, B_i of D_i samples in a batch, L_i
+smoothness, noise sigma_0 and sigma_1, diversity delta_0 and delta_1. The printed recursion drops
+terms that the paper's own lemmas have (erratum E-S13), so these are values to report and never to
+rely on.
 """
 
 from __future__ import annotations
@@ -48,9 +51,14 @@ class Clients:
     e: Floats  # (1 - B_i / D_i) / B_i
 
     @classmethod
-    def equal(cls, m: int, *, p: float = 1.0, L: float = 1.0, e: float = 0.0, **noise: float) -> Clients:
+    def equal(
+        cls, m: int, *, p: float = 1.0, L: float = 1.0, e: float = 0.0, **noise: float
+    ) -> Clients:
         """The same of everyone; `noise` may give sigma0, sigma1, delta0, delta1."""
-        given = {name: np.full(m, noise.get(name, 0.0)) for name in ("sigma0", "sigma1", "delta0", "delta1")}
+        given = {
+            name: np.full(m, noise.get(name, 0.0))
+            for name in ("sigma0", "sigma1", "delta0", "delta1")
+        }
         return cls(np.full(m, p), np.full(m, L), **given, e=np.full(m, e))
 
 
@@ -77,11 +85,16 @@ def kappas(net: Mixing, who: Clients) -> Kappas:
     L_mean = float(who.L.mean())
     noisy = 2 * e * who.sigma1**2 * L_mean**2
     A, B = net.rho_tilde
-    unsent = np.bincount(links.src, links.b**2 * net.ph * (1 - net.ph), m) / m  # the mean over receivers
+    unsent = (
+        np.bincount(links.src, links.b**2 * net.ph * (1 - net.ph), m) / m
+    )  # the mean over receivers
     k2 = float(2 * mean(who.sigma1**2 * p * e) + 3 * mean((1 - p) * who.delta1**2) + 3)
     k3 = float(phi.max() * (pi.max() ** 2 / pi.min() + 2 * m * (pi * unsent).max()))
     k4 = float((p / phi * (noisy + 5 * who.L**2)).max())
-    k5 = float(2 * mean(p * (2 * who.sigma1**2 * e + 5 * (1 - p) * who.delta1**2)) * L_mean**2 + 5 * mean(p**2 * who.L**2))
+    k5 = float(
+        2 * mean(p * (2 * who.sigma1**2 * e + 5 * (1 - p) * who.delta1**2)) * L_mean**2
+        + 5 * mean(p**2 * who.L**2)
+    )
     k6 = (1 + A) / (1 - A) if A < 1 else math.inf
     k7 = 2 * (m + 1) * (1 + B) / (1 - B) if B < 1 else math.inf
     return Kappas(
@@ -93,7 +106,9 @@ def kappas(net: Mixing, who: Clients) -> Kappas:
         k6=k6,
         k7=k7,
         k8=float((p * (noisy + 3 * who.L**2)).max()),
-        k9=math.inf if math.isinf(k6) else (m * (1 + 3 * net.rho_zero[1]) / (3 * k7 * B) + 1) * k4 * k6 + k5 / m,
+        k9=math.inf
+        if math.isinf(k6)
+        else (m * (1 + 3 * net.rho_zero[1]) / (3 * k7 * B) + 1) * k4 * k6 + k5 / m,
         k10=float(8 / (3 * k2 * k3) * (phi * pi).max() / phi.max()),
     )
 
@@ -104,8 +119,17 @@ def psi_matrix(net: Mixing, k: Kappas, eta: float) -> Floats:
     m = net.m
     first = (1 + A) / 2 + m * k.k1 * k.k6 * k.k3 * eta**2
     second = k.k6 * k.k3 * eta**2
-    third = k.k7 * k.k4 * (1 + first) + k.k7 * k.k5 * k.k3 * k.k1 * eta**2 + m * k.k7 * k.k5 * net.rho_zero[0]
-    return np.array([[first, second], [third, (1 + B) / 2 + k.k7 * k.k4 * second + m * k.k7 * k.k5 * k.k3 * eta**2]])
+    third = (
+        k.k7 * k.k4 * (1 + first)
+        + k.k7 * k.k5 * k.k3 * k.k1 * eta**2
+        + m * k.k7 * k.k5 * net.rho_zero[0]
+    )
+    return np.array(
+        [
+            [first, second],
+            [third, (1 + B) / 2 + k.k7 * k.k4 * second + m * k.k7 * k.k5 * k.k3 * eta**2],
+        ]
+    )
 
 
 def rho_psi(net: Mixing, k: Kappas, eta: float) -> float:
@@ -115,9 +139,12 @@ def rho_psi(net: Mixing, k: Kappas, eta: float) -> float:
 
 @dataclass(frozen=True)
 class Terms:
-    """What the recursion adds (Table 3): s^{k+1} <= Psi s^k + gamma E|grad F|^2 + omega, and what it takes from F.
+    """What the recursion adds, and what it takes from F (Table 3).
 
-    E F^{k+1} <= E F^k - gamma_0 E|grad F|^2 + psi_0 s^k + omega_0. As printed, but gamma_2 with its kappa_2 (Lemma C.2).
+        s^{k+1} <= Psi s^k + gamma E|grad F|^2 + omega
+        E F^{k+1} <= E F^k - gamma_0 E|grad F|^2 + psi_0 s^k + omega_0
+
+    As printed, but gamma_2 with its kappa_2 (Lemma C.2).
     """
 
     gamma: tuple[float, float]
@@ -150,16 +177,27 @@ def terms(net: Mixing, who: Clients, eta: Floats) -> Terms:
 
 
 def corollary(rounds: int, samples: int) -> tuple[float, float, float]:
-    """Corollary 4.11 with its constants set to 1: (eta, 1 - p, B) ~ (1, 1) / sqrt(K + 1), B = D / (1 + D / sqrt(K + 1))."""
+    """Corollary 4.11 with its constants set to 1.
+
+    (eta, 1 - p, B) ~ (1, 1) / sqrt(K + 1), B = D / (1 + D / sqrt(K + 1)).
+    """
     root = math.sqrt(rounds + 1)
     return 1 / root, 1 / root, samples / (1 + samples / root)
 
 
 def step_bound(net: Mixing, who: Clients) -> Bound:
-    """Proposition 4.8, eq. (14), its second entry as the factor it is (erratum E-S11); the truth bisects on rho(Psi) < 1."""
+    """Proposition 4.8, eq. (14), its second entry as the factor it is (erratum E-S11).
+
+    The truth bisects on rho(Psi) < 1.
+    """
     A, B = net.rho_tilde
     if max(A, B) >= 1:
-        return Bound(None, None, False, f"the printed contractions reach 1: rhotilde_A = {A:.4g}, rhotilde_B = {B:.4g}")
+        return Bound(
+            None,
+            None,
+            False,
+            f"the printed contractions reach 1: rhotilde_A = {A:.4g}, rhotilde_B = {B:.4g}",
+        )
     m, k = net.m, kappas(net, who)
     left, right = (1 - A) / math.sqrt(1 + A), (1 - B) / math.sqrt(1 + B)
     entries = (
@@ -175,20 +213,30 @@ def step_bound(net: Mixing, who: Clients) -> Bound:
         middle = (low + high) / 2
         low, high = (middle, high) if rho_psi(net, k, middle) < 1 else (low, middle)
     fits = net.models().holds and net.trackers().holds
-    return Bound(printed, low, fits, "" if fits else "Lemma B.4's conditions on the links' variance fail")
+    return Bound(
+        printed, low, fits, "" if fits else "Lemma B.4's conditions on the links' variance fail"
+    )
 
 
 def final_rate(net: Mixing, Gamma1: float, Gamma2: float, Gamma3: float) -> float:
     """q of Theorem 4.10: (m^2 / 2)(1 - 1/Gamma_1)(1 - 1/Gamma_2)(1/Gamma_3) min phi pi."""
-    return float(net.m**2 / 2 * (1 - 1 / Gamma1) * (1 - 1 / Gamma2) / Gamma3 * (net.phi * net.pi).min())
+    return float(
+        net.m**2 / 2 * (1 - 1 / Gamma1) * (1 - 1 / Gamma2) / Gamma3 * (net.phi * net.pi).min()
+    )
 
 
 def participation(
-    net: Mixing, who: Clients, eta: Floats, samples: Floats, Gamma2: float = 2.0, Gamma3: float = 2.0
+    net: Mixing,
+    who: Clients,
+    eta: Floats,
+    samples: Floats,
+    Gamma2: float = 2.0,
+    Gamma3: float = 2.0,
 ) -> dict[str, Bound]:
-    """Proposition 4.9 as a checker: each least value, and the largest step, beside what there is (`truth`).
+    """Check Proposition 4.9: each least value, and the largest step, beside the run's (`truth`).
 
-    kappa_2 depends on p and B, and Gamma_1 on rho(Psi) at this step, so it checks and does not solve.
+    kappa_2 depends on p and B, and Gamma_1 on rho(Psi) at this step, so it checks and does not
+    solve.
     """
     m, k, phi, pi = net.m, kappas(net, who), net.phi, net.pi
     B = net.rho_tilde[1]
@@ -196,12 +244,16 @@ def participation(
     if rho >= 1:
         why = f"rho(Psi) is not below 1 at step {eta.max():.4g}, so Gamma_1 does not exist"
         return {"recursion": Bound(None, None, False, why)}
-    g1 = 1 + 8 * Gamma3 / m * float((phi * pi).max() / (phi * pi).min()) * Gamma2 * k.k7 * B / (1 - rho)
+    g1 = 1 + 8 * Gamma3 / m * float((phi * pi).max() / (phi * pi).min()) * Gamma2 * k.k7 * B / (
+        1 - rho
+    )
     some = who.delta1 > 0
     p_least = float((1 - m * pi[some] / (9 * g1 * who.delta1[some] ** 2)).max(initial=0.0))
     noisy = who.sigma1 > 0
     with np.errstate(divide="ignore"):
-        batch = samples[noisy] / (1 + m * pi[noisy] * samples[noisy] / (6 * g1 * who.sigma1[noisy] ** 2))
+        batch = samples[noisy] / (
+            1 + m * pi[noisy] * samples[noisy] / (6 * g1 * who.sigma1[noisy] ** 2)
+        )
     logs = net.least_probability()
     tau = 2 * m * pi.min() ** 2 / (9 * (m - 1) * k.k2 * g1 * net.links.b**2 * pi.max())
     r_prime = float((0.5 * (1 + np.sqrt(np.maximum(0, 1 - tau)))).max())
@@ -213,7 +265,9 @@ def participation(
         "batch": _least(float(batch.max(initial=0.0)), float(has.min()), "B_i"),
         "links": _least(link, float(net.ph.min()), "phat_ij"),
         "evenness": _least(1 / Gamma3, float(eta.mean() / eta.max()), "mean eta / eta_i"),
-        "step": Bound(step, None, bool(eta.max() < step), f"eta = {eta.max():.4g} beside {step:.4g}"),
+        "step": Bound(
+            step, None, bool(eta.max() < step), f"eta = {eta.max():.4g} beside {step:.4g}"
+        ),
     }
 
 
@@ -233,7 +287,12 @@ def final_bound(
     k, m, B = kappas(net, who), net.m, net.rho_tilde[1]
     rho = rho_psi(net, k, eta)
     if rho >= 1:
-        return Bound(None, None, False, f"rho(Psi) is not below 1 at step {eta:.4g}: the printed theory does not apply")
+        return Bound(
+            None,
+            None,
+            False,
+            f"rho(Psi) is not below 1 at step {eta:.4g}: the printed theory does not apply",
+        )
     q, zero = final_rate(net, *gammas), 1 + 3 * net.rho_zero[1]
     top = float(net.phi.max())
     noise = np.mean(who.sigma0**2 * who.p * who.e + 5 * (1 - who.p) * who.delta0**2)
@@ -243,8 +302,12 @@ def final_bound(
     value += 3 * top * B * spread[1] / (2 * m * q * (1 - rho) * (rounds + 1))
     value += top / q * (m * zero / 2 + 3 * k.k7 * B / (1 - rho)) * float(noise)
     last = 3 * m * top / (2 * q) * k.k9 * k.k3 * k.k7 * B * float(less) * eta**2
-    return Bound(value + last, value + last / (1 - rho), True, "reported, not relied on (erratum E-S13)")
+    return Bound(
+        value + last, value + last / (1 - rho), True, "reported, not relied on (erratum E-S13)"
+    )
 
 
 def _least(least: float, found: float, name: str) -> Bound:
-    return Bound(least, found, found >= least, f"{name} = {found:.6g} beside a least of {least:.6g}")
+    return Bound(
+        least, found, found >= least, f"{name} = {found:.6g} beside a least of {least:.6g}"
+    )

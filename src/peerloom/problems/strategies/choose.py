@@ -17,7 +17,9 @@ from .vmap import Vmap, vmap_works
 
 __all__ = ["STRATEGIES", "choose"]
 
-VMAP_BELOW = 50e6  # operations per client and round; above, a loop is faster (`bench --case gradients`)
+VMAP_BELOW = (
+    50e6  # operations per client and round; above, a loop is faster (`bench --case gradients`)
+)
 
 STRATEGIES: dict[str, Callable[[nn.Module, Loss], Gradients]] = {
     "closed": ClosedForm,

@@ -18,14 +18,14 @@ __all__ = ["ClosedForm", "dense_layers"]
 class ClosedForm:
     """A few batched products for all models, written straight into the rows of the gradients.
 
-    Everything between is kept as [k, width, batch]: a batch is longer than the number of classes, so
-    products and softmax are faster than the other way round. `bench --case softmax-100` and
+    Everything between is kept as [k, width, batch]: a batch is longer than the number of classes,
+    so products and softmax are faster than the other way round. `bench --case softmax-100` and
     `mlp-100` measure it in whole rounds, `bench --case gradients` against `RowLoop`.
     """
 
-    # Into a target that is not one block of memory, as the weights in the rows are, torch multiplies
-    # model after model. For fewer weights per model than this, the calls cost more than one product
-    # into a block and a copy.
+    # Into a target that is not one block of memory, as the weights in the rows are, torch
+    # multiplies model after model. For fewer weights per model than this, the calls cost more than
+    # one product into a block and a copy.
     COPY_BELOW = 1 << 15
     JUDGED_TOGETHER = 64  # models per product of `scores`: more make it no faster, only larger
 
@@ -33,11 +33,14 @@ class ClosedForm:
         layers = dense_layers(module)
         if not layers:
             raise ConfigError(
-                "strategy 'closed' needs linear layers and ReLU, but the model has more. Use 'vmap', 'loop' or 'auto'."
+                "strategy 'closed' needs linear layers and ReLU, but the model has more. Use "
+                "'vmap', 'loop' or 'auto'."
             )
         self._module, self.loss = module, loss
         self._relu = [relu for _, relu in layers]
-        self._shapes = [(layer.out_features, layer.in_features, layer.bias is not None) for layer, _ in layers]
+        self._shapes = [
+            (layer.out_features, layer.in_features, layer.bias is not None) for layer, _ in layers
+        ]
 
     def gradients(self, x: Tensor, inputs: Tensor, labels: Tensor, seeds: Seeds) -> Tensor:
         """Scores forward, slopes of the scores backward."""
@@ -63,7 +66,11 @@ class ClosedForm:
         """What goes into every layer, and the scores."""
         kept = [inputs]
         for (weight, bias), relu in zip(layers, self._relu, strict=True):
-            out = torch.bmm(weight, kept[-1]) if bias is None else torch.baddbmm(bias.unsqueeze(2), weight, kept[-1])
+            out = (
+                torch.bmm(weight, kept[-1])
+                if bias is None
+                else torch.baddbmm(bias.unsqueeze(2), weight, kept[-1])
+            )
             kept.append(out.relu_() if relu else out)
         return kept
 
@@ -107,13 +114,20 @@ class ClosedForm:
 
 
 def dense_layers(module: nn.Module) -> list[tuple[nn.Linear, bool]]:
-    """The linear layers in order, each with whether ReLU follows; none if there is any other part."""
+    """The linear layers in order, each with whether ReLU follows.
+
+    Empty where the module has any other part.
+    """
     layers: list[tuple[nn.Linear, bool]] = []
-    for _, part in module.named_modules(remove_duplicate=False):  # one ReLU may stand in several places
+    for _, part in module.named_modules(
+        remove_duplicate=False
+    ):  # one ReLU may stand in several places
         if type(part) is nn.Linear and all(part is not layer for layer, _ in layers):
             layers.append((part, False))
         elif type(part) is nn.ReLU and layers:
             layers[-1] = (layers[-1][0], True)
-        elif type(part) is not nn.Sequential and not (type(part) is nn.Flatten and part.start_dim == 1):
+        elif type(part) is not nn.Sequential and not (
+            type(part) is nn.Flatten and part.start_dim == 1
+        ):
             return []
     return layers

@@ -42,7 +42,9 @@ class LargeBatches:
         g = torch.empty_like(x, memory_format=torch.contiguous_format)
         ((found, found_bias),) = self._closed.layers_of(g)
         for k, (inputs, labels) in enumerate(batches):
-            scores = inputs @ weight[k].T if bias is None else torch.addmm(bias[k], inputs, weight[k].T)
+            scores = (
+                inputs @ weight[k].T if bias is None else torch.addmm(bias[k], inputs, weight[k].T)
+            )
             slope = self._closed.loss.slope(scores, labels).div_(len(labels))
             torch.mm(slope.T, inputs, out=found[k])
             if found_bias is not None:

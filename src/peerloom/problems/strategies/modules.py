@@ -28,7 +28,9 @@ def draws_at_random(module: nn.Module, sample: Tensor) -> bool:
 
 def keeps_statistics(module: nn.Module) -> bool:
     """Whether some layer of the module keeps running statistics."""
-    return any(isinstance(part, BatchNorm) and part.track_running_stats for part in module.modules())
+    return any(
+        isinstance(part, BatchNorm) and part.track_running_stats for part in module.modules()
+    )
 
 
 @contextmanager

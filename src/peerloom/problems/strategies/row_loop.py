@@ -41,7 +41,9 @@ class RowLoop:
             with seeded(every_seed[k]), torch.enable_grad():
                 scores = self._module(self._laid_out(inputs[k]))
                 loss = self._loss.value(scores, labels[k]).mean()
-                found = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+                found = torch.autograd.grad(
+                    loss, parameters, allow_unused=True, materialize_grads=True
+                )
             torch.cat([part.flatten() for part in found], out=g[k])
         return g
 
@@ -57,7 +59,7 @@ class RowLoop:
             yield torch.cat([self._module(self._laid_out(part)) for part in some])
 
     def _calibrate(self, calibration: Batches) -> None:
-        """Set running statistics anew: a function of model and data, they are no part of the state."""
+        """Set running statistics anew: a function of model and data, no part of the state."""
         for part in self._module.modules():
             if isinstance(part, BatchNorm):
                 part.reset_running_stats()

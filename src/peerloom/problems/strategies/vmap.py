@@ -19,11 +19,17 @@ __all__ = ["Vmap", "vmap_works"]
 
 
 class Vmap:
-    """All models at once, by torch.vmap; faster than `RowLoop` for small work (`bench --case gradients`)."""
+    """All models at once, by torch.vmap.
+
+    Faster than `RowLoop` for small work (`bench --case gradients`).
+    """
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
         if has_dropout(module) or keeps_statistics(module):
-            raise ConfigError("strategy 'vmap' cannot run dropout or batch norm with statistics. Use 'loop' or 'auto'.")
+            raise ConfigError(
+                "strategy 'vmap' cannot run dropout or batch norm with statistics. Use 'loop' or "
+                "'auto'."
+            )
         self._module, self._layout = module, RowLayout(module)
 
         def mean_loss(parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
