@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 import peerloom as pl
-from peerloom.core import Needs, Net
+from peerloom.core import Net, Requirements
 
 
 class State(NamedTuple):
@@ -22,7 +22,7 @@ class Momentum:
 
     lr: float
     beta: float = 0.9
-    needs: ClassVar[Needs] = Needs(symmetric=True)
+    needs: ClassVar[Requirements] = Requirements(symmetric=True)
 
     def init(self, x: Tensor, net: Net) -> State:
         """Start without momentum."""
