@@ -121,7 +121,7 @@ def test_where_not_all_hear_of_all_it_is_refused():
 def run_measured(exp, identities, folder, seed, crashes, deadline=None):
     roster = roster_for(exp.graph, identities)
     ids = [member.id for member in roster.members]
-    shape = Shape.of(exp, 0, deadline)
+    shape = Shape.of(exp, deadline)
     run = RunIdentity("test", spec_hash(exp), shape.channels | probes(exp, shape))
     network = MemoryNetwork(roster, run, seed, SLOW, shape.settings(Settings(wait=600.0)))
 

@@ -85,7 +85,7 @@ def run_in_memory(exp, identities, folder, faults=None, seed=0, crashes=(), dead
     """Every row as a program of its own over a seeded network; what each ended with, in row order."""
     roster = roster_for(exp.graph, identities)
     ids = [member.id for member in roster.members]
-    shape = Shape.of(exp, 0, deadline, free)
+    shape = Shape.of(exp, deadline, free)
     run = RunIdentity("test", spec_hash(exp), shape.channels)
     network = MemoryNetwork(roster, run, seed, faults, shape.settings(Settings(wait=600.0)))
 
@@ -318,7 +318,7 @@ def alone(row, identities):
     )  # fmt: skip
     roster = roster_for(graph, identities)
     post = HeardBy(roster, roster.members[row].id)
-    return exp, post, build_net(exp, np.array([row]), wire=FreeWire(post, row, Shape.of(exp, row, free=True), roster))
+    return exp, post, build_net(exp, np.array([row]), wire=FreeWire(post, row, Shape.of(exp, free=True), roster))
 
 
 def test_a_free_hub_averages_the_newest_of_every_worker(identities):

@@ -27,7 +27,7 @@ class Rows:
 
         `killed` are pairs: a row that crashes right after a round of its own, and is started again a little later.
         """
-        shape = Shape.of(self.exp, 0, deadline)
+        shape = Shape.of(self.exp, deadline)
         run = RunIdentity("test", spec_hash(self.exp), shape.channels)
         network = MemoryNetwork(self.roster, run, seed, None, shape.settings(Settings(wait=30.0)))
         left = set(killed)
@@ -71,7 +71,7 @@ def test_stopped_a_hundred_rounds_apart_again_and_again(how, identities, tmp_pat
     """Every start sent again what the start before had sent again: after two, all peers ended with exit code 5 for ever."""
     exp = experiment("SpodGT", rounds=560)
     rows = Rows(exp, identities, tmp_path)
-    kept = Shape.of(exp, 0).kept
+    kept = Shape.of(exp).kept
     for until in (105, 210, 315, 420, 525):
         found = [result for result in rows.run(until, how=how) if result is not None]
         assert not any(result.finished for result in found)

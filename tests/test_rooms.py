@@ -17,14 +17,15 @@ SIBLINGS = {"algorithms", "graphs", "messages", "problems", "schedules"}
 # From the ground up. A room may import those below its line; siblings on one line never import each other.
 FLOORS = [
     {"errors", "extensions"},
-    {"arguments", "code", "runtime"},
+    {"arguments", "code"},
     {"core", "transport"},
     {"datasets"},
     SIBLINGS,
     {"experiment"},
     {"registry"},
     {"config"},
-    {"engines", "theory"},
+    {"engines", "runtime"},
+    {"theory"},
     {"measures"},
     {"runs"},
     {"peers"},

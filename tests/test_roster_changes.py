@@ -158,7 +158,7 @@ def test_what_lies_in_the_folder_and_what_runs_are_kept_the_same(tmp_path, ports
     home = Home.create(tmp_path / "peer", "peer-0", (f"127.0.0.1:{ports[0]}",), found=True)
     alarms, first, key = [], home.roster, home.identity
     run = RunIdentity("run", "spec", {0: float_channel("float64", [1])})
-    shape = Shape.of(experiment("DSpodFL"), 0)
+    shape = Shape.of(experiment("DSpodFL"))
     with (
         Endpoint(key, first, run, tmp_path / "state", ("127.0.0.1", 0), on_event=alarms.append) as post,
         RosterWatch(home, post, shape, first),
@@ -197,7 +197,7 @@ def removed_in_memory(name, identities, folder, seed, when, deadline=None, free=
     roster = roster_for(exp.graph, identities)
     without = roster.without_member(identities[0], "row-3")
     ids = [member.id for member in roster.members]
-    shape = Shape.of(exp, 0, deadline, free)
+    shape = Shape.of(exp, deadline, free)
     run = RunIdentity("test", spec_hash(exp), shape.channels)
     network = MemoryNetwork(roster, run, seed, Faults(loss=0.1), shape.settings(Settings(wait=600.0)))
 
@@ -291,7 +291,7 @@ def test_a_peer_that_went_back_too_far_stops_or_catches_up(name, identities, tmp
     exp = experiment(name, rounds=130, schedule=pl.schedules.Always(), evaluate=pl.Evaluate(every=100))
     roster = roster_for(exp.graph, identities)
     ids = [member.id for member in roster.members]
-    shape = Shape.of(exp, 0)
+    shape = Shape.of(exp)
     run = RunIdentity("test", spec_hash(exp), shape.channels)
     network = MemoryNetwork(roster, run, 1, settings=shape.settings(Settings(wait=600.0)))
 

@@ -78,7 +78,7 @@ def _run(stage: Stage, exp: Experiment, name: str, change: Change, largest: floa
     ring = [(k, (k + 1) % _PEERS) for k in range(_PEERS)]
     pairs = [*ring, *((b, a) for a, b in ring)]
     roster = federation(_PEERS, pairs, [f"127.0.0.1:{port}" for port in free_ports(_PEERS)])
-    shape = Shape.of(exp, 0, _DEADLINE, largest_norm=largest)
+    shape = Shape.of(exp, _DEADLINE, largest_norm=largest)
     run = RunIdentity("liars", spec_hash(exp), shape.channels)
     settings = shape.settings(Settings())
     folder, models = stage.folder / name.replace(" ", "-"), dict[int, torch.Tensor]()

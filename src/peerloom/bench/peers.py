@@ -86,7 +86,7 @@ def _parts() -> dict[str, float]:
     exp, row = _experiment(ring(RING), 784, 1, 1), 0
     net = build_net(exp, np.array([row]), wire=_Echo())
     state = exp.algorithm.init(exp.start([row]).to(net.place.dtype), net)
-    shape = Shape.of(exp, row)
+    shape = Shape.of(exp)
     kept = [np.zeros(exp.problem.n, np.float32) for _ in range(2 * shape.remember)]  # what its two neighbours may need again
 
     def step() -> None:

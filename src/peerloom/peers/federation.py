@@ -23,7 +23,7 @@ from ..errors import ConfigError, PeerError
 from ..experiment import Experiment
 from ..measures import measure
 from ..runs import RunFolder
-from ..runtime import prepare_process
+from ..runtime import prepare_process, trace
 from ..schedules import Record
 from ..transport import Home, Link, Member, Roster
 from .decisions import CLOSING, Journal
@@ -145,8 +145,7 @@ class Federation:
         keeps = self.keeps()
         exp = known(self.exp, keeps[0].folder)
         net = build_net(exp)
-        first = exp.start(net.place.rows.tolist()).to(net.place.dtype)
-        state_type = type(exp.algorithm.init(first, net))
+        state_type = trace(exp.algorithm).state
         rows = []
         seconds = {line["round"]: line["seconds"] for line in keeps[0].measurements()}
         for round, spent in sorted(seconds.items()):

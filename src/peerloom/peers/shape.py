@@ -6,16 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from ..core import MODELS, Cargo, Delivery, Links
-from ..engines import build_net
+from ..core import MODELS, Cargo, Draws, Trip
 from ..errors import PeerError
 from ..experiment import Experiment
-from ..schedules import Bernoulli
+from ..runtime import trace
 from ..transport import Channel, Settings
-from .decisions import Tag
 from .floats import float_channel
 
 __all__ = ["AHEAD", "CHANNEL", "Shape"]
@@ -24,8 +20,6 @@ CHANNEL = 0  # rows travel on one channel, whatever they carry: both ends know f
 CHECKPOINT_EVERY = 50  # rounds, at the most; what neighbours may need of the rounds before is kept,
 KEPT_BYTES = 64 << 20  # but never more than this per link
 AHEAD = 8  # parcels that may be on their way to one neighbour before this peer waits for it
-
-Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -50,26 +44,19 @@ class Shape:
     largest_norm: float | None = None  # longer rows of neighbours are refused here
 
     @classmethod
-    @torch.no_grad()
     def of(
-        cls,
-        exp: Experiment,
-        row: int,
-        deadline: float | None = None,
-        free: bool = False,
-        largest_norm: float | None = None,
+        cls, exp: Experiment, deadline: float | None = None, free: bool = False, largest_norm: float | None = None
     ) -> Shape:
-        """Two rounds with nobody tell."""
-        probe = _Probe()
-        # Whatever is measured later, the same travels.
-        net = build_net(exp.measured(Bernoulli(0.5, 0.5)) if exp.measures else exp, np.array([row]), wire=probe)
-        state = exp.algorithm.init(exp.start([row]).to(net.place.dtype), net)
-        for net.t in (1, 2):
-            state = exp.algorithm.step(state, net)
-        layers = {turn: _layer(exp, links) for turn, links in probe.links.items()}
+        """What the rule's trace tells."""
+        mixings = trace(exp.algorithm).mixings
+        cargo = {
+            turn: tuple(Cargo(_packed_width(exp, part.width.at(exp.problem.n)), part.pushed) for part in mixing.parts)
+            for turn, mixing in enumerate(mixings, start=1)
+        }
+        layers = {turn: mixing.layer for turn, mixing in enumerate(mixings, start=1)}
         needs = exp.algorithm.needs
         outlasts = needs.links == "any" and needs.accepts == MODELS
-        name, travels = type(exp.algorithm).__name__, (probe.cargo, layers, exp.dtype)
+        name, travels = type(exp.algorithm).__name__, (cargo, layers, exp.dtype)
         return cls(name, *travels, needs.symmetric, needs.keeps_mean, outlasts, deadline, free, largest_norm)
 
     def check_outlasts(self, name: str) -> None:
@@ -135,19 +122,8 @@ class Shape:
         return replace(base, retain=self.kept, outbox=self.kept + 64, turns=0 if self.free else base.turns)
 
 
-def _layer(exp: Experiment, links: Links) -> str:
-    return next(name for name, each in exp.graph.layers.items() if each is links)
-
-
-class _Probe:
-    """A wire that delivers nothing, and notes what a rule sends in each mixing of a round."""
-
-    def __init__(self) -> None:
-        self.cargo: dict[int, tuple[Cargo, ...]] = {}
-        self.links: dict[int, Links] = {}
-
-    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
-        """As if every neighbour were silent."""
-        self.cargo[tag[1]], self.links[tag[1]] = cargo, links
-        nothing = torch.zeros(len(into), payload.shape[1], dtype=payload.dtype)
-        return Delivery(nothing, np.zeros(len(into), bool), np.zeros(len(out), bool))
+def _packed_width(exp: Experiment, numbers: int) -> int:
+    """How many numbers a message makes of a row."""
+    one = np.zeros(1, np.int64)
+    row = torch.zeros(1, numbers, dtype=exp.torch_dtype)
+    return exp.message.pack(row, Trip(Draws(exp.seed), 1, 1, one, one, one)).shape[1]

@@ -165,7 +165,7 @@ def start_peer(
         check_free(exp)
     check_measured(exp)
     exp = with_samples(exp, row, site.data, site.label)
-    shape = Shape.of(exp, row, site.deadline, site.free, site.largest_norm)
+    shape = Shape.of(exp, site.deadline, site.free, site.largest_norm)
     channels = shape.channels | probes(exp, shape) | {AGREEMENT: agreement_channel(exp.problem.n)}
     run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), channels)
     write_whole(folder / "experiment.toml", text.encode())

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from ..core import ConfigError, DivergedError, Ledger
-from ..engines import Checkpoint, build_net, iterate
+from ..engines import Checkpoint, iterate
 from ..engines import Path as MixPath
 from ..experiment import Experiment
 from ..measures import measure
-from ..runtime import ProcessFacts, prepare_process
+from ..runtime import ProcessFacts, prepare_process, trace
 from ..schedules import NOTHING_TO_MEASURE, Record
 from .store import RunFolder
 from .table import Table
@@ -68,7 +68,7 @@ def simulate(
     prepared = prepare_process()
     folder = _folder(exp, out, resume, prepared)
     begun = folder is not None and resume and (folder.path / "state.npz").exists()
-    start = folder.checkpoint(exp, _state_type(exp, device), device) if folder and begun else None
+    start = folder.checkpoint(exp, trace(exp.algorithm).state, device) if folder and begun else None
     rows = [row for row in folder.rows() if row["round"] <= start.t] if folder and start else []
     if folder:
         folder.save_metrics(rows)  # without what was measured after the state that was kept
@@ -144,11 +144,3 @@ def _folder(exp: Experiment, out: Path | str | None, resume: bool, prepared: Pro
         folder.mark("running", process=prepared._asdict())
         return folder
     return RunFolder.create(folder.path, exp, process=prepared._asdict())
-
-
-def _state_type(exp: Experiment, device: str) -> type[Any]:
-    """The named tuple an algorithm keeps, found by its `init` on the first models."""
-    with torch.no_grad():
-        net = build_net(exp, device=device)
-        x = exp.start(net.place.rows.tolist()).to(net.place.device, net.place.dtype)
-        return type(exp.algorithm.init(x, net))

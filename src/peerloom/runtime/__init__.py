@@ -1,5 +1,28 @@
-"""What rounds need of the process that runs them."""
+"""Rows that live in this process: the loop over a rule, its port, and what a rule sends.
 
-from .process import ProcessFacts, keep_freed_memory, prepare_process
+Names are loaded when they are first used: whoever prepares a process must not load torch for it.
+"""
 
-__all__ = ["ProcessFacts", "keep_freed_memory", "prepare_process"]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .dry_run import Mixing, Part, Trace, Width, trace
+    from .process import ProcessFacts, keep_freed_memory, prepare_process
+
+__all__ = ["Mixing", "Part", "ProcessFacts", "Trace", "Width", "keep_freed_memory", "prepare_process", "trace"]
+
+_MODULES = {
+    "dry_run": ("Mixing", "Part", "Trace", "Width", "trace"),
+    "process": ("ProcessFacts", "keep_freed_memory", "prepare_process"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """The thing itself, from the module that holds it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
