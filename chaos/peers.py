@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from peerloom.config import comparison_from
-from peerloom.engines import build_net, iterate
+from peerloom.config import comparison_from, spec_hash
+from peerloom.core import Checkpoint
 from peerloom.experiment import Experiment
 from peerloom.peers.federation import found_on_this_machine
-from peerloom.peers.keep import Keep, Kept
-from peerloom.peers.row import spec_hash
+from peerloom.peers.folder import PeerFolder
 from peerloom.peers.start import run_folder
 from peerloom.peers.status import read_status
 from peerloom.runs import RunFolder
+from peerloom.runtime import build_net, iterate
 from peerloom.transport import Home, check_histories, read_history
 
 from .ends import until
@@ -187,16 +187,17 @@ class Peers:
     def different_numbers(self) -> int:
         """How many numbers of all models differ from those of a run that nobody disturbed."""
         *_, last = iterate(self.exp, path="links")
-        models = torch.cat([point.state.x for point in self.checkpoints()])
-        return int(torch.count_nonzero(models != last.state.x))
+        return int(torch.count_nonzero(self.models() != last.state.x))
 
-    def checkpoints(self) -> list[Kept]:
+    def models(self) -> torch.Tensor:
+        """The models of the newest checkpoints, by row."""
+        return torch.from_numpy(np.concatenate([at.state["x"] for at in self.checkpoints()]))
+
+    def checkpoints(self) -> list[Checkpoint]:
         """The newest of every row that has one."""
         kept = [self.checkpoint(row) for row in range(len(self.homes))]
         return [point for point in kept if point is not None]
 
-    def checkpoint(self, row: int) -> Kept | None:
+    def checkpoint(self, row: int) -> Checkpoint | None:
         """The newest checkpoint of a row, if one can be read."""
-        net = build_net(self.exp, np.array([row]))
-        state = self.exp.algorithm.init(self.exp.start([row]).to(net.place.dtype), net)
-        return Keep(self.folder(row), spec_hash(self.exp)).load(self.exp.graph, type(state))
+        return PeerFolder(self.folder(row), spec_hash(self.exp)).newest()

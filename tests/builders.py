@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from peerloom import graphs
 from peerloom.algorithms import DSpodFL
-from peerloom.core import Requirements
+from peerloom.core import Checkpoint, Ledger, Requirements
 from peerloom.datasets import CATALOGUE, locate
-from peerloom.engines import build_net, iterate
 from peerloom.experiment import Experiment
 from peerloom.problems import Quadratic
+from peerloom.runtime import build_net, iterate
 from peerloom.schedules import Explicit
 
 
@@ -47,6 +47,13 @@ def final(exp, **options):
 def trajectory(exp, **options):
     """The models after every round, round 0 first."""
     return [snapshot.x for snapshot in iterate(exp, **options)]
+
+
+def checkpoint_at(exp, t, state):
+    """Where a run of all rows goes on after round t with this state, nothing spent so far."""
+    arrays = {name: value.numpy() for name, value in state._asdict().items()}
+    rows = np.arange(exp.graph.rows)
+    return Checkpoint(t, rows, type(exp.algorithm).__name__, arrays, Ledger(exp.graph).arrays())
 
 
 def net_with_links(graph, fires, wire):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from peerloom.core import Draws
-from peerloom.engines import iterate
+from peerloom.runtime import iterate
 
 
 def neighbours(network):

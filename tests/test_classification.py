@@ -10,9 +10,9 @@ from torch.nn import functional as F  # noqa: N812
 
 from peerloom import graphs
 from peerloom.core import ConfigError, Draws, Placement
-from peerloom.engines import build_net
 from peerloom.problems import IID, L1, MLP, BySize, Classification, Dataset, Labels, Linear, blobs, linear_regression
 from peerloom.problems.strategies import LargeBatches
+from peerloom.runtime import build_net
 
 CLIENTS = 4
 BLOBS = blobs(samples=200, features=5, classes=3)

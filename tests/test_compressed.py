@@ -9,9 +9,9 @@ import torch
 
 import peerloom as pl
 from peerloom.core import Draws, Trip
-from peerloom.engines import build_net, iterate
 from peerloom.errors import ConfigError
 from peerloom.messages import ANQ, Dense, Quantised, RandK, Sign, SignTopK, TopK
+from peerloom.runtime import build_net, iterate
 
 M, N = 6, 5
 GRAPH = pl.graphs.small_world(M, degree=2, rewire=0.5, seed=1)

@@ -191,7 +191,7 @@ class ByPosition(Tracking):
         (Remembering, "keep all memory in the state"),
         (GlobalChance, "torch's own generator"),
         (WrongOrder, "first field"),
-        (ByPosition, "places give other bits"),
+        (ByPosition, "shards give other bits"),
     ],
 )
 def test_a_rule_that_breaks_a_clause_is_caught(rule, said):

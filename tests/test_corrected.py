@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from builders import experiment, final, quadratic, trajectory, undirected_graphs
+from builders import checkpoint_at, experiment, final, quadratic, trajectory, undirected_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import (
@@ -24,10 +24,10 @@ from oracles import (
 
 from peerloom import graphs
 from peerloom.algorithms import D2, EXTRA, NIDS
-from peerloom.core import ConfigError, DivergedError, Ledger
+from peerloom.core import ConfigError, DivergedError
 from peerloom.core.rates import InverseSqrt
-from peerloom.engines import Checkpoint, iterate
 from peerloom.problems import L1, MCP, Box
+from peerloom.runtime import iterate
 from peerloom.schedules import Always, Bernoulli
 from peerloom.testing import random_quadratic
 
@@ -177,7 +177,7 @@ def test_nids_with_w_in_place_of_its_half_is_d2_after_the_first_step(path):
     exp = experiment(fast, D2(0.1), rounds=15)
     first = states[1]
     D2State = type(D2(0.1).init(first.x, None))
-    resume = Checkpoint(1, D2State(first.x, first.before, first.g), Ledger(fast))
+    resume = checkpoint_at(exp, 1, D2State(first.x, first.before, first.g))
     found = [snapshot.x for snapshot in iterate(exp, path=path, resume=resume)]
     assert len(found) == 15
     for ours, theirs in zip(found, states[1:], strict=True):

@@ -22,9 +22,9 @@ from federation import free_ports
 import peerloom as pl
 from peerloom.config import comparison_from
 from peerloom.datasets import CATALOGUE, locate
-from peerloom.engines import iterate
 from peerloom.peers.metrics import METRICS
 from peerloom.peers.samples import with_samples
+from peerloom.runtime import iterate
 
 DOC = Path(__file__).parent.parent / "docs" / "deploy.md"
 SITES = {

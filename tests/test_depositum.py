@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from builders import experiment, final, quadratic, trajectory, undirected_graphs
+from builders import checkpoint_at, experiment, final, quadratic, trajectory, undirected_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import (
@@ -27,9 +27,9 @@ from oracles import (
 
 from peerloom import graphs
 from peerloom.algorithms import DSGT, DSMT, Depositum, ProxGT
-from peerloom.core import Caution, ConfigError, Ledger
-from peerloom.engines import Checkpoint, iterate
+from peerloom.core import Caution, ConfigError
 from peerloom.problems import L1, MCP, SCAD, Box, Quadratic, Zero
+from peerloom.runtime import iterate
 from peerloom.schedules import Always, Bernoulli, Every
 from peerloom.testing import random_quadratic
 
@@ -321,7 +321,7 @@ def test_without_momentum_and_scale_it_is_proxgt_with_one_mixing(path, name):
     state = Depositum(0.1).init(torch.from_numpy(x0), None)
     state = state._replace(y=torch.from_numpy(mixing_matrices(GRAPH)[0] @ g), g=torch.from_numpy(g))
     ours = make(GRAPH, Depositum(0.1), 1, h, problem, rounds=16)
-    ours = [snapshot.state for snapshot in iterate(ours, path=path, resume=Checkpoint(1, state, Ledger(GRAPH)))]
+    ours = [snapshot.state for snapshot in iterate(ours, path=path, resume=checkpoint_at(ours, 1, state))]
     theirs = make(GRAPH, ProxGT(0.1), 1, h, problem, rounds=15, schedule=Always(), x0=x0)
     theirs = [snapshot.state for snapshot in iterate(theirs, path=path)]
     for t in range(16):

@@ -14,8 +14,8 @@ from peerloom import graphs
 from peerloom.algorithms import DGD, DFedAvg, DSpodFL, RandomizedGossip, SporadicSGD
 from peerloom.core import ConfigError, Draws
 from peerloom.core.rates import InverseSqrt, Pieces
-from peerloom.engines import build_net
 from peerloom.problems import Classification, Labels, blobs
+from peerloom.runtime import build_net
 from peerloom.schedules import Always, Bernoulli, Explicit, distributions
 
 PRESETS = [DSpodFL, DGD, RandomizedGossip, SporadicSGD, DFedAvg]

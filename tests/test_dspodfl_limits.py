@@ -8,7 +8,7 @@ from oracles import check_close, metropolis
 from peerloom import graphs
 from peerloom.algorithms import DGD, DFedAvg, DSpodFL
 from peerloom.core.rates import InverseSqrt
-from peerloom.engines import iterate
+from peerloom.runtime import iterate
 from peerloom.schedules import Bernoulli
 
 GRAPH = graphs.complete(4)

@@ -66,7 +66,7 @@ def test_mistakes_are_named(tmp_path, peerloom):
     pl.simulate(exp, out=tmp_path / "run")
     assert "3 clients" in peerloom("export", tmp_path / "run", "--row", "3", code=2)
     assert "folder of a run" in peerloom("export", tmp_path, code=4)
-    (tmp_path / "run" / "state.npz").unlink()
+    (tmp_path / "run" / "checkpoint.safetensors").unlink()
     assert "no state yet" in peerloom("export", tmp_path / "run", code=4)
     assert "peer init" in peerloom("peer", "export", "--folder", tmp_path / "nobody", code=5)
     Home.create(tmp_path / "peer", "alone", (), found=True)

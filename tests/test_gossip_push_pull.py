@@ -6,8 +6,8 @@ import torch
 
 import peerloom as pl
 from peerloom.core import Draws
-from peerloom.engines import iterate
 from peerloom.errors import ConfigError
+from peerloom.runtime import iterate
 from peerloom.schedules import OneNode
 
 GRAPH = pl.graphs.random_digraph(6, p=0.5, seed=2)

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from test_peers import SLOW, check_replay, decisions_of, experiment, run_in_memory
 
 import peerloom as pl
+from peerloom.config import spec_hash
 from peerloom.core import Delivery, Late
-from peerloom.engines import build_net
 from peerloom.messages import Coordinates, Dense
 from peerloom.peers import wire
 from peerloom.peers.decisions import Decision, Journal
-from peerloom.peers.keep import Keep
+from peerloom.peers.folder import PeerFolder
 from peerloom.peers.replay import DecisionsWire
-from peerloom.peers.row import spec_hash
 from peerloom.peers.sent import Sent, SentLog
+from peerloom.runtime import build_net
 from peerloom.transport import Receipt
 
 MESSAGES = [Dense(), Coordinates(0.5, per_pair=True)]
@@ -126,7 +126,7 @@ def check_mean(exp, folder, results):
     still, a = torch.zeros(exp.problem.n, dtype=torch.float64), exp.graph.peers.matrix()
     for (tag, source, target), theirs in told._owed.items():
         if (source, target, tag) not in held and (target, source, tag) not in held:
-            memory = Keep(folder / str(target), spec_hash(exp)).load(exp.graph, type(state)).memory
+            memory = PeerFolder(folder / str(target), spec_hash(exp)).newest().memory()
             kept = memory["own-about"][:, :3].tolist()
             assert [source, *tag] in kept
             if tag[1] == 2:  # the second mixing of a round is that of the trackers

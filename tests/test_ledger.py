@@ -9,7 +9,7 @@ from oracles import delays, fired_matrix, neighbours
 from peerloom import graphs
 from peerloom.algorithms import DGD, DFedAvg, DSpodFL, RandomizedGossip, SpodGT, SporadicSGD
 from peerloom.core import Draws, Ledger, MemoryWire, pull, push
-from peerloom.engines import build_net
+from peerloom.runtime import build_net
 from peerloom.schedules import Always, Bernoulli, Explicit, distributions
 
 GRAPH = graphs.geometric(7, radius=0.5, seed=2)

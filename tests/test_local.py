@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import peerloom as pl
-from peerloom.engines import build_net, iterate
 from peerloom.errors import ConfigError
+from peerloom.runtime import build_net, iterate
 
 M, N, K = 6, 4, 3
 GRAPH = pl.graphs.small_world(M, degree=4, rewire=0.3, seed=1)

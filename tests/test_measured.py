@@ -5,19 +5,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_peers import SLOW, check_same, crashes, experiment, roster_for, small_threads, wait_for  # noqa: F401
 
 import peerloom as pl
-from peerloom.config import comparison_from, experiment_to_toml
+from peerloom.config import comparison_from, experiment_to_toml, spec_hash
 from peerloom.core import Draws
 from peerloom.errors import ConfigError
 from peerloom.peers.federation import Federation
-from peerloom.peers.keep import Keep
+from peerloom.peers.folder import PeerFolder
 from peerloom.peers.measuring import FILE, check_measured, known, measure, probes, seconds_in
-from peerloom.peers.row import RowRun, spec_hash
+from peerloom.peers.peer import PeerRun
 from peerloom.peers.shape import Shape
 from peerloom.peers.start import run_folder
 from peerloom.runs import RunFolder
@@ -127,9 +128,9 @@ def run_measured(exp, identities, folder, seed, crashes, deadline=None):
 
     def program(row):
         def go(post):
-            keep = Keep(folder / str(row), spec_hash(exp))
-            found = measure(exp, row, post, keep.folder, shape)
-            return RowRun(found, row, post, keep, shape).run()
+            keep = PeerFolder(folder / str(row), spec_hash(exp))
+            found = measure(exp, row, post, keep.path, shape)
+            return PeerRun(found, row, post, keep, shape).run()
 
         return go
 
@@ -184,11 +185,11 @@ def test_the_slow_one_acts_seldom_and_the_record_runs_again(tmp_path):
 
     again = pl.simulate(replace(exp, schedule=Replay(str(tmp_path / "run")), resources=Measured()), path="links")
     straight = pl.simulate(found, path="links")
-    with np.load(tmp_path / "run" / "state.npz") as file:
-        assert np.array_equal(file["state/x"], again.state.x.numpy())
-        assert torch.equal(again.state.x, straight.state.x)
-        for name, values in again.ledger.arrays().items():  # what it cost, too: the record knows what was measured
-            assert np.array_equal(file[f"ledger/{name}"], values), name
+    file = safetensors.numpy.load_file(tmp_path / "run" / "checkpoint.safetensors")
+    assert np.array_equal(file["state/x"], again.state.x.numpy())
+    assert torch.equal(again.state.x, straight.state.x)
+    for name, values in again.ledger.arrays().items():  # what it cost, too: the record knows what was measured
+        assert np.array_equal(file[f"ledger/{name}"], values), name
     assert again.ledger.rows.gradients[3] < 40
     assert "measured: row 3 is able to compute in" in (federation.homes[3].folder / "log.txt").read_text()
     drawn = RunFolder(tmp_path / "run").read().network

@@ -7,11 +7,11 @@ from hypothesis import given, strategies
 
 import peerloom as pl
 from peerloom.core import Draws
-from peerloom.engines import iterate
 from peerloom.errors import ConfigError
 from peerloom.graphs.hubs import diffusion
 from peerloom.reports import write_report
 from peerloom.runs import RunFolder
+from peerloom.runtime import iterate
 from peerloom.schedules import HubRounds
 
 WORKERS = [3, 2, 4]

@@ -7,8 +7,8 @@ from builders import experiment, quadratic
 
 from peerloom import graphs
 from peerloom.core import Draws, MemoryWire
-from peerloom.engines import build_net
 from peerloom.errors import ConfigError
+from peerloom.runtime import build_net
 from peerloom.schedules import Bernoulli
 
 EXP = experiment(graphs.ring(6), schedule=Bernoulli(nodes=0.5, links=0.5), seed=3)

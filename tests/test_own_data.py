@@ -9,14 +9,13 @@ import pytest
 import torch
 
 import peerloom as pl
-from peerloom.config import comparison_from, experiment_to_toml
+from peerloom.config import comparison_from, experiment_to_toml, spec_hash
 from peerloom.core import Draws, Placement
-from peerloom.engines import build_net
 from peerloom.errors import ConfigError, DataError
 from peerloom.peers.federation import Federation
-from peerloom.peers.row import spec_hash
 from peerloom.peers.samples import with_samples
 from peerloom.problems.own import fill, own, read_samples
+from peerloom.runtime import build_net
 
 FILE = """
 rounds = 5

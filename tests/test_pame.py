@@ -11,9 +11,9 @@ from hypothesis import given, strategies
 
 import peerloom as pl
 from peerloom.core import Draws, MemoryWire, Trip, push
-from peerloom.engines import build_net, iterate
 from peerloom.errors import ConfigError
 from peerloom.messages import Coordinates
+from peerloom.runtime import build_net, iterate
 from peerloom.schedules import Bernoulli, Explicit, Sampled, Split
 
 GRAPH = pl.graphs.regular(8, degree=4, seed=3)

@@ -8,10 +8,10 @@ from scipy import stats
 
 from peerloom.algorithms import DSpodFL
 from peerloom.core import ConfigError, Draws
-from peerloom.engines import build_net
 from peerloom.experiment import Experiment
 from peerloom.graphs import ring
 from peerloom.problems import IID, BySize, Classification, Dataset, Dirichlet, Groups, Labels, Natural
+from peerloom.runtime import build_net
 
 seeds = st.integers(0, 10**6)
 

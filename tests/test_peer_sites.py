@@ -24,11 +24,11 @@ from safetensors import safe_open
 import peerloom as pl
 from peerloom.cli import main
 from peerloom.code import loading_code_by
+from peerloom.config import spec_hash
 from peerloom.errors import ConfigError
 from peerloom.peers.export import export_peer
 from peerloom.peers.federation import found_on_this_machine
 from peerloom.peers.metrics import METRICS, exposition
-from peerloom.peers.row import spec_hash
 from peerloom.peers.site_code import SiteCode
 from peerloom.peers.start import only_experiment, run_folder
 from peerloom.peers.status import read_status

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,21 +18,23 @@ from test_contract import EVERY
 
 import peerloom as pl
 from peerloom.algorithms import ALGORITHMS
-from peerloom.engines import build_net, iterate
+from peerloom.config import spec_hash
+from peerloom.core.events import each_round
 from peerloom.errors import ConfigError, DataError, PeerError
 from peerloom.messages import ANQ, Coordinates, SignTopK
 from peerloom.peers.decisions import read_decisions
 from peerloom.peers.federation import Federation, _free_ports, found_on_this_machine
 from peerloom.peers.floats import from_body, to_body
+from peerloom.peers.folder import PeerFolder
 from peerloom.peers.free import FreeWire
-from peerloom.peers.keep import Keep
+from peerloom.peers.peer import PeerRun
 from peerloom.peers.processes import context
 from peerloom.peers.replay import DecisionsWire, replay
-from peerloom.peers.row import RowRun, spec_hash
 from peerloom.peers.shape import Shape
 from peerloom.peers.start import check_deadline, check_free, check_roster
 from peerloom.peers.wire import _once, _stacked, _unstacked
 from peerloom.runs import RunFolder
+from peerloom.runtime import build_net, iterate
 from peerloom.schedules import Bernoulli
 from peerloom.testing import graph_for
 from peerloom.transport import (
@@ -81,7 +84,7 @@ def roster_for(graph, identities):
     return Roster(identities[0].id, 1, 0, members, links).signed(identities[0])
 
 
-def run_in_memory(exp, identities, folder, faults=None, seed=0, crashes=(), deadline=None, free=False):
+def run_in_memory(exp, identities, folder, faults=None, seed=0, crashes=(), deadline=None, free=False, pause=None):
     """Every row as a program of its own over a seeded network; what each ended with, in row order."""
     roster = roster_for(exp.graph, identities)
     ids = [member.id for member in roster.members]
@@ -91,10 +94,10 @@ def run_in_memory(exp, identities, folder, faults=None, seed=0, crashes=(), dead
 
     def program(row):
         def go(post):
-            keep = Keep(folder / str(row), spec_hash(exp))
+            keep = PeerFolder(folder / str(row), spec_hash(exp))
             # Who waits for nobody would do all its rounds in no time: a round takes a while, and not the same for all.
-            slow = (lambda t: post.wait_news(10**12, 0.01 * (1 + row % 3))) if free else None
-            return RowRun(exp, row, post, keep, shape, on_round=slow).run()
+            slow = [each_round(lambda t: post.wait_news(10**12, 0.01 * (1 + row % 3)))] if free else []
+            return PeerRun(exp, row, post, keep, shape, observers=slow, pause=pause).run()
 
         return go
 
@@ -215,8 +218,8 @@ def test_rules_that_need_every_message_refuse_a_deadline():
 def sums_of(exp, folder, results):
     """What every row's checkpoint holds of its links: by (what, row here, turn, other row, column)."""
     found = {}
-    for row, result in enumerate(results):
-        memory = Keep(folder / str(row), spec_hash(exp)).load(exp.graph, type(result.state)).memory
+    for row in range(len(results)):
+        memory = PeerFolder(folder / str(row), spec_hash(exp)).newest().memory()
         for name, value in memory.items():
             what, turn, other, column = name.split("/")
             found[what, row, int(turn), int(other), int(column)] = value
@@ -380,39 +383,39 @@ def test_free_hubs_come_to_what_waiting_ones_come_to(identities, tmp_path):
 def test_a_checkpoint_that_was_cut_is_passed_over(tmp_path):
     exp = experiment("DSpodFL")
     last = simulated(exp)
-    keep = Keep(tmp_path, "spec")
+    keep = PeerFolder(tmp_path, "spec")
     for t in (3, 4, 5):
-        keep.save(t, last.state, last.ledger, {})
-    files = sorted(tmp_path.glob("checkpoint-*.bin"))
+        keep.save(replace(last.checkpoint(), t=t))
+    files = sorted(tmp_path.glob("checkpoint-*.safetensors"))
     newest = max(files, key=lambda path: path.stat().st_mtime_ns)
     newest.write_bytes(newest.read_bytes()[:-7])
-    assert keep.load(exp.graph, type(last.state)).t == 4
+    assert keep.newest().t == 4
     for path in files:
         path.write_bytes(b"rubbish")
     with pytest.raises(DataError, match="No checkpoint"):
-        keep.load(exp.graph, type(last.state))
-    assert Keep(tmp_path / "new", "spec").load(exp.graph, type(last.state)) is None
-    keep = Keep(tmp_path / "other", "one")
-    keep.save(1, last.state, last.ledger, {})
+        keep.newest()
+    assert PeerFolder(tmp_path / "new", "spec").newest() is None
+    keep = PeerFolder(tmp_path / "other", "one")
+    keep.save(last.checkpoint())
     with pytest.raises(DataError, match="another experiment"):
-        Keep(tmp_path / "other", "two").load(exp.graph, type(last.state))
+        PeerFolder(tmp_path / "other", "two").newest()
 
 
 def test_a_checkpoint_joins_the_pieces_that_it_is_given(tmp_path):
     exp = experiment("DSpodFL")
     last = simulated(exp)
-    keep, body = Keep(tmp_path, "spec"), np.array([0.0, -0.0, 1.5], np.float32)
-    keep.save(
-        1, last.state, last.ledger, {"sent": [body, body + 1], "about": [np.arange(6).reshape(2, 3)], "none": [np.empty(0)]}
-    )
-    kept = keep.load(exp.graph, type(last.state))
-    assert kept.memory["sent"].tobytes() == body.tobytes() + (body + 1).tobytes()
-    assert kept.memory["about"].tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert len(kept.memory["none"]) == 0
+    keep, body = PeerFolder(tmp_path, "spec"), np.array([0.0, -0.0, 1.5], np.float32)
+    pieces = {"sent": [body, body + 1], "about": [np.arange(6).reshape(2, 3)], "none": [np.empty(0)]}
+    keep.save(replace(last.checkpoint(), wire=pieces))
+    kept = keep.newest()
+    memory = kept.memory()
+    assert memory["sent"].tobytes() == body.tobytes() + (body + 1).tobytes()
+    assert memory["about"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert len(memory["none"]) == 0
     for name, value in last.state._asdict().items():
-        assert torch.equal(getattr(kept.state, name), value)
+        assert torch.equal(torch.from_numpy(np.array(kept.state[name])), value)
     for name, value in last.ledger.arrays().items():
-        assert np.array_equal(kept.ledger.arrays()[name], value)
+        assert np.array_equal(kept.ledger[name], value)
 
 
 def test_what_all_neighbours_are_sent_is_kept_once():
@@ -435,17 +438,17 @@ def test_what_all_neighbours_are_sent_is_kept_once():
 
 def test_the_older_checkpoint_is_as_good_as_the_newest(identities, tmp_path, monkeypatch):
     """Killed just before its next checkpoint, the newest spoilt, a row goes on from the one before: nothing is missing."""
-    exp, save, killed = experiment("SpodGT", rounds=230, schedule=Bernoulli()), Keep.save, []
+    exp, save, killed = experiment("SpodGT", rounds=230, schedule=Bernoulli()), PeerFolder.save, []
 
-    def save_or_die(keep, t, *rest):
-        if keep.folder.name == "0" and t == 200 and not killed:
-            known = {kept[0]: path for path in keep._paths() if (kept := keep._read(path))}
+    def save_or_die(keep, at):
+        if keep.path.name == "0" and at.t == 200 and not killed:
+            known = {kept.t: path for path in keep._paths() if (kept := keep._read(path))}
             known[150].write_bytes(b"spoilt")
             killed.append(min(known))
             raise CrashedError("killed")
-        save(keep, t, *rest)
+        save(keep, at)
 
-    monkeypatch.setattr(Keep, "save", save_or_die)
+    monkeypatch.setattr(PeerFolder, "save", save_or_die)
     check_same(exp, run_in_memory(exp, identities, tmp_path))
     assert killed == [100], "the round it went back to"
 
@@ -454,22 +457,21 @@ def test_the_older_checkpoint_is_as_good_as_the_newest(identities, tmp_path, mon
 def test_a_full_disk_is_borne_for_a_while_and_then_stops_the_row(failures, identities, tmp_path, monkeypatch):
     """Twice no room: tried again, and no bit differs. Three times: the row stops, and older checkpoints are whole."""
     exp = experiment("SpodGT", rounds=120)
-    real, left = Keep.save, [failures]
+    real, left = PeerFolder.save, [failures]
 
-    def save(keep, t, *rest):
-        if t == 100 and keep.folder.name == "0" and left[0]:
+    def save(keep, at):
+        if at.t == 100 and keep.path.name == "0" and left[0]:
             left[0] -= 1
             raise OSError(errno.ENOSPC, "No space left on device")
-        real(keep, t, *rest)
+        real(keep, at)
 
-    monkeypatch.setattr(Keep, "save", save)
+    monkeypatch.setattr(PeerFolder, "save", save)
     if failures < 3:
         check_same(exp, run_in_memory(exp, identities, tmp_path))
         return
     with pytest.raises(PeerError, match=r"round 100 cannot be written \(No space left on device\), tried 3 times"):
         run_in_memory(exp, identities, tmp_path)
-    state = type(simulated(replace(exp, rounds=1)).state)
-    assert Keep(tmp_path / "0", spec_hash(exp)).load(exp.graph, state).t == 50
+    assert PeerFolder(tmp_path / "0", spec_hash(exp)).newest().t == 50
 
 
 def test_lines_are_added_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -542,11 +544,11 @@ def test_every_algorithm_between_processes_over_tls(tmp_path):
         for exp, folder in zip(exps, folders, strict=True):
             Federation.adopt(exp, folder.path).collect()
             last = simulated(exp)
-            with np.load(folder.path / "state.npz") as file:
-                for field in last.state._fields:
-                    assert np.array_equal(file[f"state/{field}"], getattr(last.state, field).numpy()), exp.name
-                for key, values in last.ledger.arrays().items():
-                    assert np.array_equal(file[f"ledger/{key}"], values), exp.name
+            file = safetensors.numpy.load_file(folder.path / "checkpoint.safetensors")
+            for field in last.state._fields:
+                assert np.array_equal(file[f"state/{field}"], getattr(last.state, field).numpy()), exp.name
+            for key, values in last.ledger.arrays().items():
+                assert np.array_equal(file[f"ledger/{key}"], values), exp.name
 
 
 @pytest.mark.usefixtures("small_threads")
@@ -564,8 +566,8 @@ def test_kill_9_and_start_again_changes_no_bit(tmp_path):
     federation.collect()
     assert [s["incarnation"] for s in federation.status() if s["row"] == 2] == [2]
     result = pl.simulate(exp, path="links", out=tmp_path / "simulated")
-    with np.load(tmp_path / "run" / "state.npz") as file:
-        assert np.array_equal(file["state/x"], result.state.x.numpy())
+    file = safetensors.numpy.load_file(tmp_path / "run" / "checkpoint.safetensors")
+    assert np.array_equal(file["state/x"], result.state.x.numpy())
     again = pl.simulate(replace(exp, schedule=pl.schedules.Replay(str(tmp_path / "run"))), path="links")
     assert torch.equal(again.state.x, result.state.x)
     found = RunFolder(tmp_path / "run").read().metrics
@@ -588,8 +590,8 @@ def test_stopped_peers_go_on(tmp_path):
             federation.start(row)
         federation.wait()
     federation.collect()
-    with np.load(tmp_path / "run" / "state.npz") as file:
-        assert np.array_equal(file["state/x"], simulated(exp).state.x.numpy())
+    file = safetensors.numpy.load_file(tmp_path / "run" / "checkpoint.safetensors")
+    assert np.array_equal(file["state/x"], simulated(exp).state.x.numpy())
 
 
 @pytest.mark.usefixtures("small_threads")
@@ -611,8 +613,8 @@ def test_processes_that_do_not_wait_for_the_slow(how, tmp_path):
     assert {s["status"] for s in federation.status()} == {"done"}
     if "deadline" in how:
         again = pl.simulate(replace(exp, schedule=pl.schedules.Replay(str(tmp_path / "run"))), path="links")
-        with np.load(tmp_path / "run" / "state.npz") as file:
-            assert np.array_equal(file["state/x"], again.state.x.numpy())
+        file = safetensors.numpy.load_file(tmp_path / "run" / "checkpoint.safetensors")
+        assert np.array_equal(file["state/x"], again.state.x.numpy())
 
 
 @pytest.mark.usefixtures("small_threads")
@@ -625,8 +627,8 @@ def test_free_hubs_between_processes(tmp_path):
     federation.run()
     federation.collect()
     assert {(s["status"], s["round"]) for s in federation.status()} == {("done", 100)}
-    with np.load(tmp_path / "run" / "state.npz") as file:
-        assert (np.abs(file["state/x"] - exp.start(range(5)).numpy()).max(axis=1) > 0.01).all()
+    file = safetensors.numpy.load_file(tmp_path / "run" / "checkpoint.safetensors")
+    assert (np.abs(file["state/x"] - exp.start(range(5)).numpy()).max(axis=1) > 0.01).all()
 
 
 @pytest.mark.usefixtures("small_threads")

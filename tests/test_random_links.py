@@ -6,8 +6,8 @@ import torch
 
 import peerloom as pl
 from peerloom.core import Draws
-from peerloom.engines import iterate
 from peerloom.errors import ConfigError
+from peerloom.runtime import iterate
 from peerloom.schedules import Epidemic, OneEdge, OnePeer
 
 

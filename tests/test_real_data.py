@@ -8,10 +8,10 @@ from builders import needs_data
 import peerloom as pl
 from peerloom.config import comparison_from
 from peerloom.core import ConfigError, DataError
-from peerloom.engines import build_net
 from peerloom.problems import DATA, Classification, Natural, cifar10, emnist_letters, heart_disease, mnist, mnist_writers
 from peerloom.problems.records import _ATTRIBUTES
 from peerloom.registry import build, describe
+from peerloom.runtime import build_net
 
 SHAPES = {
     "a9a": ((32_561, 123), 16_281, 2),

@@ -19,6 +19,7 @@ from rich.console import Console
 import peerloom
 from peerloom import graphs, laws, problems
 from peerloom.algorithms import DGD, DSpodFL
+from peerloom.core.events import each_round
 from peerloom.measures import METRICS
 from peerloom.reports import render, summary, write_report
 from peerloom.reports.curves import curve
@@ -53,7 +54,7 @@ def run_in(folder, problem, algorithm, seed, rounds=30, label="", stop_after=Non
     seen = []
     stop = None if stop_after is None else lambda: len(seen) > stop_after
     path = folder / f"{exp.name.replace('/', '_')}-{algorithm.lr}-{seed}"
-    peerloom.simulate(exp, out=path, on_round=seen.append, stop=stop)
+    peerloom.simulate(exp, out=path, observers=[each_round(seen.append)], stop=stop)
     return RunFolder(path).read()
 
 

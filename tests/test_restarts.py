@@ -6,9 +6,11 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from test_peers import check_replay, check_same, experiment, roster_for
 
+from peerloom.config import spec_hash
+from peerloom.core.events import RoundDone
 from peerloom.errors import PeerError
-from peerloom.peers.keep import Keep
-from peerloom.peers.row import AskedToStop, RowRun, spec_hash
+from peerloom.peers.folder import PeerFolder
+from peerloom.peers.peer import AskedToStop, PeerRun
 from peerloom.peers.shape import Shape
 from peerloom.transport import CrashedError, MemoryNetwork, RunIdentity, Settings
 
@@ -34,18 +36,21 @@ class Rows:
 
         def program(row):
             def go(post):
-                def after(t):
+                def after(event):
+                    t = event.t
+                    if not isinstance(event, RoundDone):
+                        return
                     if (row, t) in left:
                         left.remove((row, t))
                         raise CrashedError("killed")
                     if until is not None and t >= until:
                         raise AskedToStop
 
-                keep = Keep(self.folder / str(row), spec_hash(self.exp))
+                keep = PeerFolder(self.folder / str(row), spec_hash(self.exp))
                 if how == "cut":  # without a last checkpoint
-                    keep.save, whole = lambda t, *rest: None if t == until else whole(t, *rest), keep.save
+                    keep.save, whole = lambda at: None if at.t == until else whole(at), keep.save
                 try:
-                    return RowRun(self.exp, row, post, keep, shape, on_round=after).run()
+                    return PeerRun(self.exp, row, post, keep, shape, observers=[after]).run()
                 except PeerError as error:
                     if until is None or "is down" not in str(error):
                         raise
@@ -57,11 +62,11 @@ class Rows:
         found = network.run({id: program(row) for row, id in enumerate(ids)})
         return [found[id] for id in ids]
 
-    def longest_log(self, state):
+    def longest_log(self):
         """The most parcels that any row's checkpoint holds for one neighbour."""
         longest = 0
         for row in range(self.exp.graph.rows):
-            about = Keep(self.folder / str(row), spec_hash(self.exp)).load(self.exp.graph, state).memory["sent-about"]
+            about = PeerFolder(self.folder / str(row), spec_hash(self.exp)).newest().memory()["sent-about"]
             longest = max(longest, *(int((about[:, 0] == other).sum()) for other in range(self.exp.graph.rows)))
         return longest
 
@@ -74,8 +79,8 @@ def test_stopped_a_hundred_rounds_apart_again_and_again(how, identities, tmp_pat
     kept = Shape.of(exp).kept
     for until in (105, 210, 315, 420, 525):
         found = [result for result in rows.run(until, how=how) if result is not None]
-        assert not any(result.finished for result in found)
-        assert rows.longest_log(type(found[0].state)) <= kept + 8 + 1
+        assert all(result.finished == "asked" for result in found)
+        assert rows.longest_log() <= kept + 8 + 1
     check_same(exp, rows.run())
 
 

@@ -24,7 +24,7 @@ FLOORS = [
     {"experiment"},
     {"registry"},
     {"config"},
-    {"engines", "runtime"},
+    {"runtime"},
     {"theory"},
     {"measures"},
     {"runs"},
@@ -82,7 +82,7 @@ def test_algorithms_know_the_core_only():
 
 def test_reports_never_know_an_engine():
     for path in (ROOT / "reports").glob("*.py"):
-        assert "engines" not in set(rooms_imported(path)), path.name
+        assert "runtime" not in set(rooms_imported(path)), path.name
 
 
 def every_module():

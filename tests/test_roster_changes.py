@@ -13,17 +13,19 @@ from test_peers import experiment, roster_for
 import peerloom as pl
 from peerloom.algorithms import ALGORITHMS
 from peerloom.cli.peer.roster import roster_remove
-from peerloom.engines import build_net
+from peerloom.config import spec_hash
+from peerloom.core.events import each_round
 from peerloom.errors import PeerError
 from peerloom.peers.decisions import read_decisions
 from peerloom.peers.federation import Federation
 from peerloom.peers.floats import float_channel
-from peerloom.peers.keep import Keep
+from peerloom.peers.folder import PeerFolder
+from peerloom.peers.peer import PeerRun
 from peerloom.peers.replay import replay
-from peerloom.peers.row import RowRun, spec_hash
 from peerloom.peers.shape import Shape
 from peerloom.peers.start import run_folder
 from peerloom.peers.watch import RosterWatch
+from peerloom.runtime import build_net
 from peerloom.transport import (
     Endpoint,
     Faults,
@@ -203,8 +205,8 @@ def removed_in_memory(name, identities, folder, seed, when, deadline=None, free=
 
     def program(row):
         def go(post):
-            slow = (lambda t: post.wait_news(10**12, 0.01)) if free else None
-            work = RowRun(exp, row, post, Keep(folder / str(row), spec_hash(exp)), shape, on_round=slow)
+            slow = [each_round(lambda t: post.wait_news(10**12, 0.01))] if free else []
+            work = PeerRun(exp, row, post, PeerFolder(folder / str(row), spec_hash(exp)), shape, observers=slow)
             try:
                 return work.run()
             except PeerError as error:
@@ -281,7 +283,7 @@ def test_rules_that_count_on_everyone_stop_and_say_what_to_do(name, deadline, id
     told = {row for row, end in enumerate(ends) if word in str(end)}
     assert told
     assert told <= neighbours(exp, 3) | {row for row in range(7) if 3 in neighbours(exp, row)}
-    assert all(list((tmp_path / str(row)).glob("checkpoint-*.bin")) for row in range(7)), "what they have is kept"
+    assert all(list((tmp_path / str(row)).glob("checkpoint-*.safetensors")) for row in range(7)), "what they have is kept"
 
 
 @pytest.mark.parametrize("name", ["EXTRA", "DSpodFL"])
@@ -297,14 +299,14 @@ def test_a_peer_that_went_back_too_far_stops_or_catches_up(name, identities, tmp
 
     def lose(post, t):
         if post.me == ids[2] and post.incarnation == 1 and t == 125:
-            max((tmp_path / "2").glob("checkpoint-*.bin"), key=lambda path: path.stat().st_mtime_ns).unlink()
+            max((tmp_path / "2").glob("checkpoint-*.safetensors"), key=lambda path: path.stat().st_mtime_ns).unlink()
             network.at(network.now, lambda: network._kill(ids[2], 0.5))
 
     def program(row):
         def go(post):
-            keep = Keep(tmp_path / str(row), spec_hash(exp))
+            keep = PeerFolder(tmp_path / str(row), spec_hash(exp))
             try:
-                return RowRun(exp, row, post, keep, shape, on_round=lambda t: lose(post, t)).run()
+                return PeerRun(exp, row, post, keep, shape, observers=[each_round(lambda t: lose(post, t))]).run()
             except PeerError as error:
                 return error
 
@@ -379,8 +381,8 @@ def test_a_member_is_removed_while_all_train(tmp_path, monkeypatch):
     assert {stands[row]["roster"]["version"] for row in (0, 1, 3)} == {removed}
     assert [link["peer"] for link in stands[1]["links"]] == ["row-0", "row-0"]
     assert federation.homes[3].roster.version == removed, "kept in its folder too"
-    keeps = [Keep(run_folder(federation.homes[row], federation.exp), spec_hash(federation.exp)) for row in (0, 1, 3)]
-    x = np.stack([keep.model()[1] for keep in keeps])
+    keeps = [PeerFolder(run_folder(federation.homes[row], federation.exp), spec_hash(federation.exp)) for row in (0, 1, 3)]
+    x = np.stack([keep.newest().state["x"][0] for keep in keeps])
     spread = float(np.square(x - x.mean(axis=0)).sum(axis=1).mean())
     for row in (0, 1, 3):
         assert 0.5 < stands[row]["agreement"]["consensus"] / spread < 2.0, "estimated by gossip among those who stay"

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 
 import peerloom as pl
+from peerloom.core.events import each_round
 from peerloom.errors import ConfigError, DataError, DivergedError
 from peerloom.measures import DIAGNOSTICS, METRICS
 from peerloom.runs import RunFolder, find_runs, folder_name
@@ -38,7 +40,8 @@ def same_but_for_time(one, two):
 def test_a_run_leaves_all_that_is_needed(tmp_path):
     result = pl.simulate(experiment(), out=tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "advice.json", "config.toml", "holdings.json", "metrics.jsonl", "network.json", "run.json", "state.npz",
+        "advice.json", "checkpoint.safetensors", "config.toml", "holdings.json", "metrics.jsonl", "network.json",
+        "run.json",
     ]  # fmt: skip
     run = RunFolder(tmp_path).read()
     assert run.info["status"] == "done"
@@ -49,9 +52,9 @@ def test_a_run_leaves_all_that_is_needed(tmp_path):
     assert np.array(run.holdings).sum(axis=1).tolist() == np.bincount(data.y).tolist()
     assert run.metrics.equals(result.metrics)
     assert run.metrics["round"].tolist() == [0, 7, 14, 21, 28, 35, 40]
-    with np.load(tmp_path / "state.npz", allow_pickle=False) as state:
-        assert np.array_equal(state["state/x"], result.x.numpy())
-        assert int(state["t"]) == 40
+    state = safetensors.numpy.load_file(tmp_path / "checkpoint.safetensors")
+    assert np.array_equal(state["state/x"], result.x.numpy())
+    assert int(state["t"][0]) == 40
     again = pl.simulate(RunFolder(tmp_path).experiment())
     assert torch.equal(again.x, result.x)
 
@@ -127,7 +130,7 @@ def test_measures_against_plain_loops():
 def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path, stop_at):
     whole = pl.simulate(experiment())
     seen = []
-    first = pl.simulate(experiment(), out=tmp_path, on_round=seen.append, stop=lambda: seen[-1] >= stop_at)
+    first = pl.simulate(experiment(), out=tmp_path, observers=[each_round(seen.append)], stop=lambda: seen[-1] >= stop_at)
     assert not first.finished
     assert RunFolder(tmp_path).info()["status"] == "interrupted"
     rest = pl.simulate(RunFolder(tmp_path).experiment(), out=tmp_path, resume=True)
@@ -168,8 +171,9 @@ def test_a_killed_run_can_be_read_and_resumed(tmp_path):
     """kill -9 at a random moment, while checkpoints are written after every round."""
     code = (
         "import sys, time, peerloom as pl, peerloom.runs.runner as runner; runner.SAVE_EVERY = 0.0\n"
-        "sys.path.insert(0, sys.argv[2]); from test_runs import experiment\n"
-        "pl.simulate(experiment(), out=sys.argv[1], on_round=lambda t: (print(t, flush=True), time.sleep(0.02)))\n"
+        "sys.path.insert(0, sys.argv[2]); from test_runs import each_round, experiment\n"
+        "show = each_round(lambda t: (print(t, flush=True), time.sleep(0.02)))\n"
+        "pl.simulate(experiment(), out=sys.argv[1], observers=[show])\n"
     )
     here = str(Path(__file__).parent)
     child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), here], stdout=subprocess.PIPE, text=True)
@@ -190,11 +194,11 @@ def test_a_killed_run_can_be_read_and_resumed(tmp_path):
 
 def test_metrics_newer_than_the_state_are_measured_again(tmp_path):
     """Killed between the two files: the metrics are ahead of the state."""
-    pl.simulate(experiment(), out=tmp_path, stop=lambda: (tmp_path / "state.npz").exists(), on_round=None)
+    pl.simulate(experiment(), out=tmp_path, stop=lambda: (tmp_path / "checkpoint.safetensors").exists())
     seen = []
-    pl.simulate(experiment(), out=tmp_path / "late", on_round=seen.append, stop=lambda: seen[-1] >= 20)
+    pl.simulate(experiment(), out=tmp_path / "late", observers=[each_round(seen.append)], stop=lambda: seen[-1] >= 20)
     early = []
-    pl.simulate(experiment(), out=tmp_path / "early", on_round=early.append, stop=lambda: early[-1] >= 8)
+    pl.simulate(experiment(), out=tmp_path / "early", observers=[each_round(early.append)], stop=lambda: early[-1] >= 8)
     (tmp_path / "late" / "metrics.jsonl").replace(tmp_path / "early" / "metrics.jsonl")
     rest = pl.simulate(experiment(), out=tmp_path / "early", resume=True)
     assert same_but_for_time(rest.metrics, pl.simulate(experiment()).metrics)
@@ -228,7 +232,7 @@ def test_what_is_no_run_says_so(tmp_path):
     with pytest.raises(DataError, match="holds no run"):
         find_runs(tmp_path / "nowhere")
     pl.simulate(experiment(rounds=1), out=tmp_path)
-    (tmp_path / "state.npz").write_bytes(b"not a state")
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"not a state")
     with pytest.raises(DataError, match="cannot be read"):
         pl.simulate(experiment(rounds=1), out=tmp_path, resume=True)
 
@@ -242,7 +246,7 @@ def test_labels_that_look_alike_have_folders_of_their_own():
 def test_a_new_run_in_an_old_folder_starts_anew(tmp_path):
     pl.simulate(experiment(), out=tmp_path)
     RunFolder.create(tmp_path, experiment(seed=9))
-    assert not (tmp_path / "state.npz").exists()
+    assert not (tmp_path / "checkpoint.safetensors").exists()
     fresh = pl.simulate(experiment(seed=9), out=tmp_path, resume=True)
     assert torch.equal(fresh.x, pl.simulate(experiment(seed=9)).x)
 
@@ -277,8 +281,8 @@ def test_broken_files_are_named(tmp_path):
     (tmp_path / "metrics.jsonl").write_bytes(b"broken\n")
     with pytest.raises(DataError, match=r"metrics.jsonl cannot be read"):
         RunFolder(tmp_path).read()
-    (tmp_path / "state.npz").write_bytes(b"PK\x03\x04broken")
-    with pytest.raises(DataError, match=r"state.npz cannot be read"):
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"PK\x03\x04broken")
+    with pytest.raises(DataError, match=r"checkpoint.safetensors cannot be read"):
         pl.simulate(experiment(rounds=1), out=tmp_path, resume=True)
     (tmp_path / "config.toml").unlink()
     with pytest.raises(DataError, match=r"no config.toml"):
@@ -303,7 +307,9 @@ def test_a_run_ends_by_pames_rule_and_resumes_to_the_same_end(tmp_path):
     assert spreads[-1] < 0.02
     assert RunFolder(tmp_path / "whole").info()["status"] == "done"
     rounds = []
-    pl.simulate(exp, out=tmp_path / "parts", on_round=rounds.append, stop=lambda: len(rounds) >= whole.rounds - 1)
+    pl.simulate(
+        exp, out=tmp_path / "parts", observers=[each_round(rounds.append)], stop=lambda: len(rounds) >= whole.rounds - 1
+    )
     again = pl.simulate(exp, out=tmp_path / "parts", resume=True)
     assert same_but_for_time(again.metrics, whole.metrics)
     with pytest.raises(ConfigError, match="until_settled must be above 0"):

@@ -12,9 +12,9 @@ import peerloom as pl
 from peerloom import graphs
 from peerloom.algorithms import DGD, DSpodFL
 from peerloom.core import Caution, ConfigError, DivergedError
-from peerloom.engines import Checkpoint, build_net, iterate
 from peerloom.experiment import Evaluate, Experiment
 from peerloom.problems import Classification, Quadratic, blobs
+from peerloom.runtime import build_net, iterate
 from peerloom.schedules import Bernoulli, distributions
 
 GRAPH = graphs.geometric(5, radius=0.6, seed=1)
@@ -94,7 +94,7 @@ def test_paths_agree(path):
 def test_a_resumed_run_is_the_uninterrupted_one(cut, path):
     whole = list(iterate(busy(), path=path))
     at_cut = final(busy(rounds=cut), path=path)
-    halted = Checkpoint(at_cut.t, at_cut.state, at_cut.ledger)
+    halted = at_cut.checkpoint()
     resumed = list(iterate(busy(), path=path, resume=halted))
     assert [snapshot.t for snapshot in resumed] == list(range(cut, 31))
     for one, other in zip(whole[cut:], resumed, strict=True):
@@ -105,11 +105,11 @@ def test_a_resumed_run_is_the_uninterrupted_one(cut, path):
 
 def test_resuming_leaves_the_checkpoint_as_it_was():
     at_cut = final(busy(rounds=10))
-    halted = Checkpoint(at_cut.t, at_cut.state, at_cut.ledger)
-    x, messages = halted.state.x.clone(), halted.ledger.messages
+    halted = at_cut.checkpoint()
+    x, messages = halted.state["x"].copy(), halted.ledger["peers/messages"].copy()
     final(busy(), resume=halted)
-    assert torch.equal(halted.state.x, x)
-    assert halted.ledger.messages == messages
+    assert np.array_equal(halted.state["x"], x)
+    assert np.array_equal(halted.ledger["peers/messages"], messages)
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [("float32", torch.float32), ("float64", torch.float64)])

@@ -25,7 +25,7 @@ from peerloom import graphs
 from peerloom.algorithms import DSGT, PeriodicGT, SpodGT, SporadicKGT, SporadicPushPull, SynchronousGT
 from peerloom.core import ConfigError, Draws
 from peerloom.core.rates import InverseSqrt
-from peerloom.engines import iterate
+from peerloom.runtime import iterate
 from peerloom.schedules import Always, Bernoulli, Explicit, distributions
 from peerloom.testing import random_quadratic
 

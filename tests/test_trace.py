@@ -11,9 +11,8 @@ from test_contract import EVERY
 import peerloom as pl
 from peerloom.algorithms import ALGORITHMS
 from peerloom.core import MemoryWire, Requirements
-from peerloom.engines import build_net
 from peerloom.errors import ConfigError
-from peerloom.runtime import Width, trace
+from peerloom.runtime import Width, build_net, trace
 from peerloom.testing import graph_for, random_quadratic
 
 

@@ -15,7 +15,7 @@ from peerloom import graphs
 from peerloom.algorithms import AB, DSGD, DSGT, SGP, PushDIGing, PushPull, SubgradientPush, SynchronousGT
 from peerloom.core import ConfigError
 from peerloom.core.rates import InverseSqrt, Pieces
-from peerloom.engines import iterate
+from peerloom.runtime import iterate
 from peerloom.schedules import Always, Bernoulli
 from peerloom.testing import random_quadratic
 

@@ -8,9 +8,9 @@ from torch import nn
 import peerloom as pl
 from peerloom.core import Draws, MemoryWire, pull, uniform
 from peerloom.core.matrix import MatrixMixer
-from peerloom.engines import build_net, iterate
 from peerloom.errors import ConfigError
 from peerloom.problems import Classification, Dataset
+from peerloom.runtime import build_net, iterate
 
 RESOURCES = pl.schedules.Bernoulli(pl.laws.Beta(0.5, 0.5), pl.laws.Beta(0.5, 0.5))
 

@@ -5,8 +5,8 @@ import pytest
 
 import peerloom as pl
 from peerloom.core import Draws
-from peerloom.engines import iterate
 from peerloom.errors import ConfigError
+from peerloom.runtime import iterate
 from peerloom.schedules import Bernoulli, HubRounds, Waiting
 
 WORKERS = [2, 3, 1]

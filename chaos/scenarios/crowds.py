@@ -75,7 +75,7 @@ def _warm_up() -> None:
 def _rate(federation: Federation) -> float:
     """Rounds per second between the first evaluation after the start and the next, by the slowest peer's own clock."""
     spent = []
-    for keep in federation.keeps():
+    for keep in federation.peer_folders():
         at = {line["round"]: line["seconds"] for line in keep.measurements()}
         spent.append(float(at[2 * _EVERY] - at[_EVERY]))
     return _EVERY / max(spent)

@@ -33,7 +33,7 @@ def full_and_spoilt(stage: Stage) -> list[Figure]:
         stopped = time.time() - filled
         whole = peers.checkpoint(1)
         filler.unlink()
-        paths = sorted(peers.folder(1).glob("checkpoint-*.bin"), key=lambda path: path.stat().st_mtime_ns)
+        paths = sorted(peers.folder(1).glob("checkpoint-*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
         spoilt = bytearray(paths[-1].read_bytes())
         spoilt[len(spoilt) // 2] ^= 1
         paths[-1].write_bytes(spoilt)

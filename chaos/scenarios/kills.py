@@ -7,10 +7,9 @@ import signal
 import time
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from peerloom.peers.keep import Kept
+from peerloom.core import Checkpoint
 
 from ..ends import until
 from ..figures import Figure, Stage, at_most, exactly, told
@@ -120,10 +119,10 @@ def asleep(stage: Stage) -> list[Figure]:
 
 def _left(peers: Peers) -> float:
     """Of the gradient at the start, by the newest checkpoints."""
-    return gradient_left(peers.exp, torch.cat([point.state.x for point in peers.checkpoints()]))
+    return gradient_left(peers.exp, peers.models())
 
 
-def _mass_defect(peers: Peers, points: list[Kept]) -> float:
+def _mass_defect(peers: Peers, points: list[Checkpoint]) -> float:
     """Trackers and what is on its way sum to the gradients used last: how far they are from that, of those at the start."""
     links, n = peers.exp.graph.peers, peers.exp.problem.n
     under_way = np.zeros(n)
@@ -131,13 +130,14 @@ def _mass_defect(peers: Peers, points: list[Kept]) -> float:
         sent = _sums(points[source], "sigma", target, n)
         got = _sums(points[target], "rho", source, n)
         under_way += weight * (sent - got)
-    trackers, used = (np.concatenate([getattr(p.state, name).numpy() for p in points]) for name in ("y", "c"))
+    trackers, used = (np.concatenate([p.state[name] for p in points]) for name in ("y", "c"))
     size = gradients(peers.exp, peers.exp.start([0])).abs().max()
     return float(np.abs(trackers.sum(axis=0) + under_way - used.sum(axis=0)).max() / size)
 
 
-def _sums(point: Kept, what: str, row: int, n: int) -> Floats:
+def _sums(point: Checkpoint, what: str, row: int, n: int) -> Floats:
     """What a row pushed to, or took from, another so far: models take no part in it."""
-    parts = [name.split("/") for name in point.memory]
+    memory = point.memory()
+    parts = [name.split("/") for name in memory]
     places = [part for part in parts if part[0] == what and int(part[2]) == row]
-    return np.asarray(np.sum([np.zeros(n), *(point.memory["/".join(place)] for place in places)], axis=0))
+    return np.asarray(np.sum([np.zeros(n), *(memory["/".join(place)] for place in places)], axis=0))

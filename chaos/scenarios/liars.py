@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from peerloom.config import spec_hash
 from peerloom.errors import PeerloomError
 from peerloom.experiment import Experiment
 from peerloom.peers.floats import from_body, to_body
-from peerloom.peers.keep import Keep
-from peerloom.peers.row import RowRun, spec_hash
+from peerloom.peers.folder import PeerFolder
+from peerloom.peers.peer import PeerRun
 from peerloom.peers.shape import Shape
 from peerloom.transport import Endpoint, Parcel, Receipt, RunIdentity, Settings
 from peerloom.transport import Keep as KeepHow
@@ -84,9 +85,9 @@ def _run(stage: Stage, exp: Experiment, name: str, change: Change, largest: floa
     folder, models = stage.folder / name.replace(" ", "-"), dict[int, torch.Tensor]()
 
     def work(row: int, post: Endpoint) -> None:
-        keep = Keep(folder / str(row), spec_hash(exp))
+        keep = PeerFolder(folder / str(row), spec_hash(exp))
         with contextlib.suppress(PeerloomError):  # a model that is no longer finite; its row then has no result
-            models[row] = RowRun(exp, row, Liar(post, change) if row == _LIAR else post, keep, shape).run().state.x
+            models[row] = PeerRun(exp, row, Liar(post, change) if row == _LIAR else post, keep, shape).run().state.x
 
     with contextlib.ExitStack() as stack:
         posts = [stack.enter_context(endpoint(row, roster, folder, run, settings)) for row in range(_PEERS)]

@@ -6,7 +6,7 @@ import hashlib
 import signal
 import time
 
-from peerloom.peers.row import spec_hash
+from peerloom.config import spec_hash
 from peerloom.peers.status import read_status
 from peerloom.transport import Home, Link, Member, Roster
 

@@ -10,10 +10,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from . import algorithms, graphs, messages, problems, schedules, testing, theory
     from .core import rates
-    from .engines import iterate
     from .experiment import Evaluate, Experiment
     from .runs import simulate
-    from .runtime import prepare_process
+    from .runtime import iterate, prepare_process
     from .schedules import distributions
     from .schedules import distributions as laws
 
@@ -33,7 +32,7 @@ _ROOMS = {
 _NAMES = {
     "Evaluate": "peerloom.experiment",
     "Experiment": "peerloom.experiment",
-    "iterate": "peerloom.engines",
+    "iterate": "peerloom.runtime",
     "prepare_process": "peerloom.runtime",
     "simulate": "peerloom.runs",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +16,10 @@ from .experiment import Evaluate, Experiment
 from .registry import build, describe
 from .schedules import Measured
 
-__all__ = ["Comparison", "comparison_from", "experiment_to_toml", "override", "parse", "read_bytes", "read_file"]
+__all__ = [
+    "Comparison", "comparison_from", "experiment_to_toml", "override", "parse", "read_bytes", "read_file", "spec_hash",
+    "table_hash",
+]  # fmt: skip
 
 Table = dict[str, Any]
 
@@ -171,6 +175,16 @@ def experiment_to_table(exp: Experiment) -> Table:
 def experiment_to_toml(exp: Experiment) -> str:
     """One experiment as TOML text."""
     return tomli_w.dumps(experiment_to_table(exp))
+
+
+def spec_hash(exp: Experiment) -> str:
+    """One hash of everything that determines a run: peers with another one do not talk to each other."""
+    return table_hash(experiment_to_table(exp))
+
+
+def table_hash(table: Table) -> str:
+    """The hash of an experiment that is given as a table."""
+    return hashlib.sha256(tomli_w.dumps(table).encode()).hexdigest()
 
 
 def _rules(table: Table) -> list[tuple[str, Table]]:

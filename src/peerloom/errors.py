@@ -5,6 +5,7 @@
     |   +-- MissingExtraError    a package that only part of Peerloom needs is not installed
     +-- DivergedError    3   a row is no longer finite
     +-- DataError        4   data that should be there is missing or unreadable
+    |   +-- CheckpointError  a checkpoint cannot be read, or is of another run
     +-- PeerError        5   a peer, a roster or the network cannot be trusted or reached
 
 The number is the exit code of the command line. A message has three parts: what was found, where, what to do.
@@ -19,6 +20,7 @@ from typing import ClassVar
 
 __all__ = [
     "Caution",
+    "CheckpointError",
     "ConfigError",
     "DataError",
     "DivergedError",
@@ -69,6 +71,10 @@ class DataError(PeerloomError):
     """A data set is missing, incomplete or not what it claims to be."""
 
     exit_code = 4
+
+
+class CheckpointError(DataError):
+    """A checkpoint is damaged, of another format, or of another run."""
 
 
 class PeerError(PeerloomError):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .core import Algorithm
-from .engines import Snapshot
+from .runtime import Snapshot
 
 __all__ = ["DIAGNOSTICS", "METRICS", "measure"]
 
@@ -47,7 +47,7 @@ DIAGNOSTICS: dict[str, str] = {
 @torch.no_grad()
 def measure(snapshot: Snapshot, seconds: float, diagnosed: Algorithm | None = None) -> dict[str, Any]:
     """One row of the table, in the order of METRICS, and of DIAGNOSTICS where the rule is given."""
-    x, ledger = snapshot.x, snapshot.net.ledger
+    x, ledger = snapshot.x, snapshot.account
     middle = x.double().mean(dim=0)
     spread = (x.double() - middle).square().sum(dim=1).mean().item()
     judged = torch.cat([x, middle[None].to(x.dtype)])  # all at once, the average last

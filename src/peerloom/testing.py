@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import fields, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .core import Algorithm, Draws, MemoryWire, Message, Network, Schedule
-from .engines import Path, build_net, iterate
-from .engines.places import run_in_places
 from .experiment import Experiment
 from .graphs import from_edges, hubs, random_digraph, ring, small_world
 from .messages import Dense
 from .problems import Quadratic
+from .runtime import Path, Session, build_net, iterate
+from .runtime.shards import run_sharded
 from .schedules import Bernoulli, Explicit
 
 __all__ = ["check_algorithm", "graph_for", "random_quadratic"]
@@ -61,7 +61,7 @@ def check_algorithm(
     _check_memory(exp)
     if algorithm.needs.links == "any" and not algorithm.needs.common_start:
         _check_rows_apart(_experiment(algorithm, graph, _silence(graph, rounds), carried, rounds, seed))
-    _check_places(exp)
+    _check_shards(exp)
     if carried.fit == "whole":
         _check_paths(exp)
 
@@ -90,33 +90,39 @@ def _check_state(exp: Experiment) -> None:
         assert state.x.shape == (exp.graph.rows, exp.problem.n), f"state.x has shape {tuple(state.x.shape)}"
 
 
-@torch.no_grad()
 def _check_purity(exp: Experiment) -> None:
-    net = build_net(exp, wire=MemoryWire())
-    x = exp.start(range(exp.graph.rows))
-    kept = x.clone()
-    state = exp.algorithm.init(x, net)
-    assert torch.equal(x, kept), "init changed its argument in place; return new tensors"
-    for net.t in range(1, exp.rounds + 1):
+    """Whatever `init` and `step` are given must be afterwards as it was before."""
+    handed: list[tuple[Tensor, Tensor]] = []
+
+    class Handing(Experiment):
+        def start(self, rows: Sequence[int]) -> Tensor:
+            """The first models, which are remembered here."""
+            x = super().start(rows)
+            handed.append((x, x.clone()))
+            return x
+
+    given = Handing(**{field.name: getattr(exp, field.name) for field in fields(exp)})
+    session = Session(given, build_net(exp, wire=MemoryWire()))
+    session.start()
+    assert all(torch.equal(x, kept) for x, kept in handed), "init changed its argument in place; return new tensors"
+    while session.finished is None:
+        state = session.state
         before = [value.clone() for value in state]
-        after = exp.algorithm.step(state, net)
+        session.step()
         for name, value, old in zip(state._fields, state, before, strict=True):
-            assert torch.equal(value, old), f"round {net.t}: step changed state.{name} in place; return new tensors"
-        state = after
+            assert torch.equal(value, old), f"round {session.t}: step changed state.{name} in place; return new tensors"
 
 
 def _check_memory(exp: Experiment) -> None:
     """A restart in the middle must give the same bits: all memory is in the state, all chance in the draws."""
-    before = torch.get_rng_state()
-    whole = [snapshot.state for snapshot in iterate(exp, path="links")]
+    before, middle = torch.get_rng_state(), exp.rounds // 2
+    whole = Session(exp, build_net(exp, wire=MemoryWire()))
+    kept = [snapshot.checkpoint() for snapshot in whole if snapshot.t == middle]
     assert torch.equal(before, torch.get_rng_state()), "the rule draws from torch's own generator; use net.draw"
-    middle = exp.rounds // 2
-    net = build_net(exp, wire=MemoryWire())
-    state: Any = whole[middle]
-    with torch.no_grad():
-        for net.t in range(middle + 1, exp.rounds + 1):
-            state = exp.algorithm.step(state, net)
-    for name, value, expected in zip(state._fields, state, whole[-1], strict=True):
+    again = Session(exp, build_net(exp, wire=MemoryWire()), resume=kept[0])
+    for _ in again:
+        pass
+    for name, value, expected in zip(whole.state._fields, again.state, whole.state, strict=True):
         assert torch.equal(value, expected), (
             f"a run continued from round {middle} ends with another state.{name}; keep all memory in the state"
         )
@@ -133,18 +139,18 @@ def _check_rows_apart(exp: Experiment) -> None:
     )
 
 
-def _check_places(exp: Experiment) -> None:
+def _check_shards(exp: Experiment) -> None:
     rows = exp.graph.rows
     expected = torch.stack([snapshot.state.x for snapshot in iterate(exp, path="links")])
     ledger = list(iterate(exp, path="links"))[-1].ledger
-    for places in ([[i] for i in range(rows)], [list(range(0, rows, 2)), list(range(1, rows, 2))]):
-        found = run_in_places(exp, places)
+    for shards in ([[i] for i in range(rows)], [list(range(0, rows, 2)), list(range(1, rows, 2))]):
+        found = run_sharded(exp, shards)
         for t in range(exp.rounds + 1):
             assert torch.equal(found.path[t], expected[t]), (
-                f"round {t}: rows in {len(places)} places give other bits than rows in one"
+                f"round {t}: rows in {len(shards)} shards give other bits than rows in one"
             )
         for name, values in ledger.arrays().items():
-            assert np.array_equal(found.ledger.arrays()[name], values), f"{len(places)} places have another ledger: {name}"
+            assert np.array_equal(found.ledger.arrays()[name], values), f"{len(shards)} shards have another ledger: {name}"
 
 
 def _check_paths(exp: Experiment) -> None:

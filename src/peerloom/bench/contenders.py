@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..core import Network
-from ..engines import iterate
 from ..experiment import Experiment
 from ..problems import Classification
 from ..problems.local import LocalClassification
+from ..runtime import iterate
 from .cases import BATCH, LR, data
 
 __all__ = ["Contender", "NumpyLoop", "PapersLoop", "Simulator"]

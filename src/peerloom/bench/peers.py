@@ -6,6 +6,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ import torch
 from torch import Tensor
 
 from ..algorithms import DGD
-from ..core import Cargo, Delivery, Ledger, Links, Network
-from ..engines import build_net
+from ..core import Cargo, Delivery, Links, Network
 from ..experiment import Evaluate, Experiment
 from ..graphs import regular, ring
 from ..peers.federation import Federation
-from ..peers.keep import Keep
+from ..peers.folder import PeerFolder
 from ..peers.shape import Shape
 from ..problems import Classification, blobs
+from ..runtime import Guard, Session, build_net
 from .cases import BATCH, LR
 from .processes import torch_alone
 
@@ -56,7 +57,7 @@ def _measured(graph: Network, features: int, rounds: int, warm: int) -> dict[str
                 first.append(time.perf_counter() - begin)
 
         federation.run(look)
-        last, lines = federation.status(), [keep.measurements() for keep in federation.keeps()]
+        last, lines = federation.status(), [keep.measurements() for keep in federation.peer_folders()]
     spent, cpu = (np.array([line[-1][what] - line[1][what] for line in lines]) for what in ("seconds", "cpu_seconds"))
     return {
         "start": first[0],
@@ -81,25 +82,18 @@ def parts_of_a_round() -> dict[str, float]:
         torch.set_num_threads(threads)
 
 
-@torch.no_grad()
 def _parts() -> dict[str, float]:
-    exp, row = _experiment(ring(RING), 784, 1, 1), 0
-    net = build_net(exp, np.array([row]), wire=_Echo())
-    state = exp.algorithm.init(exp.start([row]).to(net.place.dtype), net)
+    exp, row = _experiment(ring(RING), 784, 10**9, 1), 0
+    session = Session(exp, build_net(exp, np.array([row]), wire=_Echo()), guard=Guard(every=1, replay=False))
+    session.start()
     shape = Shape.of(exp)
     kept = [np.zeros(exp.problem.n, np.float32) for _ in range(2 * shape.remember)]  # what its two neighbours may need again
 
-    def step() -> None:
-        net.t += 1
-        exp.algorithm.step(state, net)
-
     with tempfile.TemporaryDirectory() as place:
-        keep = Keep(Path(place), "bench")
-        return {
-            "step": _median(step, 500),
-            "checkpoint": _median(lambda: keep.save(1, state, Ledger(exp.graph), {"bodies": kept}), 10)
-            / shape.checkpoint_every,
-        }
+        keep = PeerFolder(Path(place), "bench")
+        done = replace(session.checkpoint(), wire={"bodies": kept})
+        saved = _median(lambda: keep.save(done), 10)
+        return {"step": _median(session.step, 500), "checkpoint": saved / shape.checkpoint_every}
 
 
 class _Echo:

@@ -11,11 +11,11 @@ import torch
 
 from ..algorithms import ALGORITHMS, DGD
 from ..core import InverseSqrt, Message, Network, Schedule
-from ..engines import build_net
 from ..experiment import Experiment
 from ..graphs import from_edges, hubs, regular
 from ..messages import ANQ, Coordinates, Dense, Quantised, TopK
 from ..problems import Classification
+from ..runtime import Session, build_net
 from ..schedules import Always, Every, HubRounds, Sampled
 from .cases import BATCH, LR, data
 from .contenders import Simulator
@@ -89,7 +89,9 @@ def mixing(seconds: float) -> dict[str, float]:
     graph = regular(1000, degree=8, seed=1)
     exp = Experiment(graph, Classification("softmax", data(), batch=BATCH), DGD(lr=LR), rounds=1)
     net = build_net(exp)
-    net.t = 1
+    session = Session(exp, net)
+    session.start()
+    session.step()
     x = torch.rand(1000, exp.problem.n)
     matrix = scipy.sparse.csr_array(graph.peers.matrix().astype(np.float32))
     start, column, weight = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))

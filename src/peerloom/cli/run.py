@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -18,6 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..config import Comparison, comparison_from, read_file
 from ..core import ConfigError, DivergedError, PeerloomError
+from ..core.events import each_round
+from ..experiment import Experiment
 from ..reports import render, summary, write_report
 from ..reports.export import PICTURES, export
 from ..reports.plots import report_pictures
@@ -84,8 +86,8 @@ def carry_out(
                     failures.append(DivergedError(str(info["message"]), round=int(info["round"]), row=int(info["row"])))
                 continue
             try:
-                on_round = partial(advance, exp.name, exp.seed)
-                simulate(exp, device=device, out=folder, resume=resume, on_round=on_round, stop=stop, record=record)
+                bar = each_round(partial(advance, exp.name, exp.seed))
+                simulate(exp, device=device, out=folder, resume=resume, observers=[bar], stop=stop, record=record)
             except DivergedError as error:  # the others go on; the exit code says it at the end
                 failures.append(error)
                 err.print(f"{exp.name}, seed {exp.seed}: {error}", highlight=False, markup=False)
@@ -109,10 +111,18 @@ def report_command(paths: list[Path], output: Path | None, formats: list[str], a
     tell(folders, page, title, as_json, formats)
 
 
-def prepare(file: Path | None, settings: list[str], seed: int | None, out_dir: Path | None) -> tuple[Comparison, Path]:
-    """What to run, and a new folder for it."""
+def prepare(
+    file: Path | None,
+    settings: list[str],
+    seed: int | None,
+    out_dir: Path | None,
+    check: Callable[[Experiment], None] = lambda exp: None,
+) -> tuple[Comparison, Path]:
+    """What to run, once every experiment has passed the check, and a new folder for it."""
     table, name = load(file, settings, seed)
     comparison = comparison_from(table, name)
+    for exp in comparison.experiments:
+        check(exp)
     out = out_dir or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} exists and is not empty. Give another --out, or go on with it by --resume {out}.")

@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.table import Table
 
 from ..peers.federation import Federation
+from ..peers.peer import check_stop
 from .app import err
 from .run import folders_of, prepare, tell
 
@@ -25,7 +26,7 @@ def up_command(
     as_json: bool,
 ) -> None:
     """Run every experiment of a file between processes, one experiment after the other, then tell what came of it."""
-    comparison, out = prepare(file, settings, seed, out_dir)
+    comparison, out = prepare(file, settings, seed, out_dir, check_stop)
     folders = folders_of(comparison, out)
     with Live(console=err, transient=True, refresh_per_second=5) as live:
         for exp, folder in zip(comparison.experiments, folders, strict=True):

@@ -1,6 +1,6 @@
 """The vocabulary of Peerloom: rows, links, draws, offers, the port and the ledger."""
 
-from ..errors import Caution, ConfigError, DataError, DivergedError, PeerloomError, nearest
+from ..errors import Caution, CheckpointError, ConfigError, DataError, DivergedError, PeerloomError, nearest
 from .algorithm import (
     DIFFERENCES,
     MASS,
@@ -15,6 +15,7 @@ from .algorithm import (
     check_message,
     check_needs,
 )
+from .checkpoint import Checkpoint, DamagedError
 from .draw import Draws, uniform, words
 from .ledger import Ledger
 from .net import Net
@@ -52,8 +53,11 @@ __all__ = [
     "Card",
     "Cargo",
     "Caution",
+    "Checkpoint",
+    "CheckpointError",
     "ConfigError",
     "CyclePlan",
+    "DamagedError",
     "DataError",
     "Delivery",
     "DivergedError",

@@ -6,7 +6,9 @@ place, a link is charged where it is sent from), and every paper's delay can be 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,6 +133,33 @@ class Ledger:
         for name, account in self.layers.items():
             flat |= {f"{name}/{key}": value for key, value in vars(account).items()}
         return flat
+
+    @classmethod
+    def of(cls, network: Network, arrays: Mapping[str, NDArray[Any]]) -> Ledger:
+        """The ledger with these figures, by the names of `arrays`."""
+        ledger = cls(network)
+        for name, values in ledger.arrays().items():
+            values[...] = arrays[name]
+        return ledger
+
+    def part(self, rows: NDArray[np.int64]) -> Ledger:
+        """What these rows spent, and the links that leave them; zero elsewhere. Parts add up to the whole."""
+        part, clients = self.copy(), np.arange(self.network.clients)
+        for values in vars(part.rows).values():
+            values[~np.isin(clients, rows)] = 0
+        for name, account in part.layers.items():
+            for values in vars(account).values():
+                values[~np.isin(self.network.layers[name].src, rows)] = 0
+        return part
+
+    @classmethod
+    def total(cls, network: Network, accounts: Sequence[Ledger]) -> Ledger:
+        """The accounts of several processes added up: a row computes, and a link is charged, in one of them."""
+        ledger = cls(network)
+        for name, values in ledger.arrays().items():
+            for account in accounts:
+                values += account.arrays()[name]  # type: ignore[misc]  # counts and times alike
+        return ledger
 
     def copy(self) -> Ledger:
         """A ledger with the same figures that no longer follows the run."""

@@ -59,6 +59,14 @@ class Net:
         self._mixers: dict[str, MatrixMixer] = {}
         self._by_links = LinkMixer(place, self._here, message, draws, self.wire)
 
+    def twin(self) -> Net:
+        """Another port of the same rows, in round 0 and with an empty ledger."""
+        wire = None if self.all_here else self.wire
+        return Net(
+            self.place, self.network, self.activity, self.message, self.problem, self.draws,
+            resources=self.resources, wire=wire,
+        )  # fmt: skip
+
     def active(self) -> Tensor:
         """v_i as a column: who computes in this round."""
         nodes = self.activity.nodes(self.t)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..code import Loader, loading_code_by
+from ..config import spec_hash
 from ..errors import ConfigError, DataError
 from ..experiment import Experiment
 from ..runs.export import write_model
 from ..transport import Home
-from .keep import Keep
-from .row import spec_hash
+from .folder import PeerFolder
 from .site_code import SiteCode
 from .start import only_experiment
 
@@ -22,9 +22,11 @@ def export_peer(home: Home, file: Path, run: str = "", code: Loader | None = Non
     place = _run(home, run)
     with loading_code_by(code or SiteCode(home.folder)):
         exp = only_experiment(place / "experiment.toml")
-    t, x = Keep(place, spec_hash(exp)).model()
-    facts = {"round": str(t), "rounds": str(exp.rounds), "model": f"peer {home.name}"}
-    return exp, write_model(file, exp, x, facts)
+    found = PeerFolder(place, spec_hash(exp)).checkpoints()
+    if not found:
+        raise DataError(f"{place} has no checkpoint that can be read: the peer has not trained there yet.")
+    facts = {"round": str(found[0].t), "rounds": str(exp.rounds), "model": f"peer {home.name}"}
+    return exp, write_model(file, exp, found[0].state["x"][0], facts)
 
 
 def _run(home: Home, start: str) -> Path:

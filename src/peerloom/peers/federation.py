@@ -8,6 +8,7 @@ import itertools
 import os
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -17,22 +18,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core import Activity, Ledger
-from ..engines import Checkpoint, Snapshot, build_net
+from ..config import spec_hash
+from ..core import Activity, Checkpoint, CheckpointError, Ledger
 from ..errors import ConfigError, PeerError
 from ..experiment import Experiment
 from ..measures import measure
 from ..runs import RunFolder
-from ..runtime import prepare_process, trace
+from ..runtime import Snapshot, build_net, prepare_process
 from ..schedules import Record
 from ..transport import Home, Link, Member, Roster
 from .decisions import CLOSING, Journal
-from .keep import Keep
+from .folder import PeerFolder
 from .measuring import known
+from .peer import check_stop
 from .processes import start_row
-from .row import spec_hash
 from .samples import leaves_data_to_sites
-from .start import run_folder
+from .start import Site, run_folder
 from .status import read_status
 
 __all__ = ["Federation", "found_on_this_machine"]
@@ -50,15 +51,27 @@ class _Models(NamedTuple):
 class Federation:
     """One process per row of an experiment, each with its own key and folder below `out / peers`."""
 
-    def __init__(self, exp: Experiment, out: Path, deadline: float | None = None, free: bool = False) -> None:
+    def __init__(
+        self,
+        exp: Experiment,
+        out: Path,
+        deadline: float | None = None,
+        free: bool = False,
+        begin: Checkpoint | None = None,
+    ) -> None:
+        """With `begin`, the peers go on with a run that others began: see `checkpoint`."""
         if leaves_data_to_sites(exp):
             raise ConfigError(
                 "The file leaves the data to every site (data 'own'), but here all rows start on one machine. Name data in "
                 "the file, or start each peer by itself: peerloom peer start FILE --data SAMPLES"
             )
+        check_stop(exp)
         prepared = prepare_process(keep_memory=False)  # the processes of rows inherit the environment
         folder = RunFolder.create(out, exp, process=prepared._asdict())
         self._set(folder, found_on_this_machine(exp, out / "peers", folder.config), deadline, free)
+        if begin is not None:
+            for row, peer in enumerate(self.peer_folders()):
+                peer.begin_with(begin, row, exp.graph)
 
     @classmethod
     def adopt(cls, exp: Experiment, out: Path) -> Federation:
@@ -72,21 +85,27 @@ class Federation:
         # As every peer reads it: what the file says is what is hashed.
         self.exp, self.folder, self.homes = folder.experiment(), folder, homes
         self._deadline, self._free = deadline, free
+        self._pause: int | None = None
         self.folders = [run_folder(home, self.exp) for home in homes]  # where each row keeps this run
         self._running: dict[int, BaseProcess] = {}
 
     def start(self, row: int) -> None:
         """Start a row's process, or start it again."""
         place = self.homes[row].folder
-        self._running[row] = start_row(self.folder.config, place, place / "log.txt", self._deadline, self._free)
+        site = Site(deadline=self._deadline, free=self._free, pause=self._pause)
+        self._running[row] = start_row(self.folder.config, place, place / "log.txt", site)
 
     def kill(self, row: int) -> None:
         """Without a word, as a power cut does."""
         self._running[row].kill()
         self._running[row].join()
 
-    def run(self, on_look: Callable[[list[dict[str, Any]]], None] | None = None) -> None:
-        """Start all, wait for all; if one fails the others are stopped and what it said is raised."""
+    def run(self, on_look: Callable[[list[dict[str, Any]]], None] | None = None, *, pause: int | None = None) -> None:
+        """Start all, wait for all; if one fails the others are stopped and what it said is raised.
+
+        With `pause` all stop after that round, and the next `run` goes on from there.
+        """
+        self._pause = pause
         with self.no_orphans():
             for row in range(len(self.homes)):
                 self.start(row)
@@ -113,10 +132,10 @@ class Federation:
                 found.append({"name": home.name, **read_status(place)})
         return found
 
-    def keeps(self) -> list[Keep]:
+    def peer_folders(self) -> list[PeerFolder]:
         """What every row keeps on disk."""
         spec = spec_hash(self.exp)
-        return [Keep(folder, spec) for folder in self.folders]
+        return [PeerFolder(folder, spec) for folder in self.folders]
 
     @contextlib.contextmanager
     def no_orphans(self) -> Iterator[None]:
@@ -139,33 +158,55 @@ class Federation:
 
     # -- what came of it
 
-    @torch.no_grad()
     def collect(self) -> None:
         """Put the rows' own measurements and models together into one run folder, as `simulate` leaves one."""
-        keeps = self.keeps()
-        exp = known(self.exp, keeps[0].folder)
-        net = build_net(exp)
-        state_type = trace(exp.algorithm).state
-        rows = []
-        seconds = {line["round"]: line["seconds"] for line in keeps[0].measurements()}
-        for round, spent in sorted(seconds.items()):
-            judged = [keep.judged(round) for keep in keeps]
-            net.t, net.ledger = round, _together(exp, judged)
-            x = torch.from_numpy(np.stack([entry["x"] for entry in judged]))
-            rows.append(measure(Snapshot(round, _Models(x), net), spent))
-        last = [keep.load(exp.graph, state_type) for keep in keeps]
-        ends = [point for point in last if point is not None]
-        state = state_type(*(torch.cat(parts) for parts in zip(*(point.state for point in ends), strict=True)))
-        ledger = _together(exp, [point.ledger.arrays() for point in ends])
+        folders = self.peer_folders()
+        exp, rows = known(self.exp, folders[0].path), self.evaluations()
+        ends = [replace(at, wire={}) for folder in folders if (at := folder.newest()) is not None]
+        whole = Checkpoint.merge(ends)
         self.folder.save_metrics(rows)
-        self.folder.save(Checkpoint(ends[0].t, state, ledger))
+        self.folder.save(whole)
         if not self._free:  # where nobody waits, links do not fire round by round
+            net = build_net(exp)
             record = Record(exp.graph, net.resources if self.exp.measures else None)
-            _note_fired(record, exp, net.activity, ends[0].t, [keep.journal() for keep in keeps])
+            _note_fired(record, exp, net.activity, whole.t, [folder.journal() for folder in folders])
             self.folder.save_fired(record)
         self.folder.save_network(exp)
         estimates = {status["name"]: status["agreement"]["consensus"] for status in self.status()}
-        self.folder.mark("done", rounds=ends[0].t, engine="peers", consensus_estimates=estimates)
+        self.folder.mark("done", rounds=whole.t, engine="peers", consensus_estimates=estimates)
+
+    @torch.no_grad()
+    def evaluations(self) -> list[dict[str, Any]]:
+        """What the rows measured, put together to one row per evaluated round."""
+        folders = self.peer_folders()
+        exp, found = known(self.exp, folders[0].path), []
+        net, lines = build_net(exp), {line["round"]: line["seconds"] for line in folders[0].measurements()}
+        for round, spent in sorted(lines.items()):
+            judged = [folder.judged(round) for folder in folders]
+            x = torch.from_numpy(np.stack([entry["x"] for entry in judged]))
+            account = Ledger.total(exp.graph, [Ledger.of(exp.graph, entry) for entry in judged])
+            found.append(measure(Snapshot(round, _Models(x), net, ledger=account), spent))
+        return found
+
+    def checkpoint(self) -> Checkpoint:
+        """All rows after the newest round that every peer has a checkpoint of: for any engine to go on with.
+
+        Begun in the simulator, gone on with between peers, and back:
+
+            folder = RunFolder(Path("runs/one"))  # of a run that was interrupted
+            federation = Federation(folder.experiment(), Path("runs/peers"), begin=folder.checkpoint())
+            federation.run(pause=60)  # all stop after round 60
+            folder.save(federation.checkpoint())
+            simulate(folder.experiment(), out=folder.path, path="links", resume=True)
+        """
+        parts = [{at.t: at for at in folder.delivered()} for folder in self.peer_folders()]
+        common = set.intersection(*(set(each) for each in parts))
+        if not common:
+            raise CheckpointError(
+                "There is no round after which every peer has a checkpoint with nothing under way. Let all go on to the "
+                "same round, without a deadline: `run(pause=ROUND)`."
+            )
+        return Checkpoint.merge([each[max(common)] for each in parts])
 
 
 def _note_fired(record: Record, exp: Experiment, activity: Activity, rounds: int, journals: list[Journal]) -> None:
@@ -186,15 +227,6 @@ def _note_fired(record: Record, exp: Experiment, activity: Activity, rounds: int
             for name, links in exp.graph.layers.items():
                 live[name] &= ~((links.src == source) & (links.dst == target))
         record.note(activity.nodes(t), live)
-
-
-def _together(exp: Experiment, accounts: list[Any]) -> Ledger:
-    """Accounts add up: a row computes in one place, a link is charged where it is sent from."""
-    ledger = Ledger(exp.graph)
-    for name, values in ledger.arrays().items():
-        for account in accounts:
-            values += account[name]  # type: ignore[misc]  # counts and times alike
-    return ledger
 
 
 def found_on_this_machine(exp: Experiment, folder: Path, file: Path | None = None) -> list[Home]:

@@ -47,10 +47,12 @@ class FreeWire:
         self._heard: dict[Place, Inflow] = {}
         self._moved: dict[Place, Flow] = {}
 
-    def resume(self, t: int, memory: Memory, reached: int) -> None:
+    def resume(self, t: int, memory: Memory) -> None:
         """Go on after round t with the sums of that time; whatever was reached since, nobody waited for it."""
         for name, value in memory.items():
             what, *numbers = name.split("/")
+            if not numbers:
+                continue
             turn, row, column = map(int, numbers)
             place, orders = (turn, row, column), memory.get(f"{what}-order/{turn}/{row}/{column}", _NEVER).tolist()
             if what == "sigma":

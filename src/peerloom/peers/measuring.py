@@ -23,9 +23,9 @@ import torch
 from numpy.typing import NDArray
 
 from ..core import Draws, Network
-from ..engines import build_net
 from ..errors import ConfigError, PeerError
 from ..experiment import Experiment
+from ..runtime import build_net
 from ..schedules import Bernoulli, from_seconds
 from ..transport import Channel, Parcel, Post
 from ..transport.files import write_whole

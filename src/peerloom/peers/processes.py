@@ -9,10 +9,15 @@ import multiprocessing
 import os
 import signal
 import sys
+from dataclasses import replace
 from functools import cache
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .start import Site
 
 __all__ = ["context", "start_row"]
 
@@ -25,20 +30,20 @@ def context() -> ForkServerContext:
     return context
 
 
-def start_row(file: Path, folder: Path, log: Path, deadline: float | None, free: bool) -> BaseProcess:
+def start_row(file: Path, folder: Path, log: Path, site: Site) -> BaseProcess:
     """Start the peer of a folder on an experiment file; what it says goes to `log`."""
-    process = context().Process(target=_row, args=(str(file), str(folder), str(log), deadline, free), daemon=True)
+    process = context().Process(target=_row, args=(str(file), str(folder), str(log), site), daemon=True)
     process.start()
     return process
 
 
-def _row(file: str, folder: str, log: str, deadline: float | None, free: bool) -> None:
+def _row(file: str, folder: str, log: str, site: Site) -> None:
     from ..code import import_code
-    from .start import Site, serve
+    from .start import serve
 
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
         os.dup2(said, stream)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    site = Site(deadline=deadline, free=free, code=import_code)  # the file is this user's own
+    site = replace(site, code=import_code)  # the file is this user's own
     sys.exit(serve(Path(folder), Path(file), site, say=lambda text: print(text, flush=True)))  # noqa: T201

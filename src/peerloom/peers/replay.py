@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core import Cargo, Delivery, Late, Ledger, Links
-from ..engines import build_net
 from ..experiment import Experiment
+from ..runtime import Guard, Session, build_net
 from .decisions import CLOSING, Decision, Tag
 
 __all__ = ["DecisionsWire", "replay"]
@@ -67,11 +66,10 @@ class DecisionsWire:
         return (kind, row, other) in self._closed and self._closed[kind, row, other] <= tag
 
 
-@torch.no_grad()
 def replay(exp: Experiment, decisions: Mapping[int, list[Decision]]) -> tuple[Any, Ledger]:
     """The last state of all rows, and the account, of the run in which these decisions were made, by row."""
-    net = build_net(exp, wire=DecisionsWire(decisions, exp.algorithm.needs.keeps_mean))
-    state = exp.algorithm.init(exp.start(net.place.rows.tolist()).to(net.place.dtype), net)
-    for net.t in range(1, exp.rounds + 1):
-        state = exp.algorithm.step(state, net)
-    return state, net.ledger
+    wire = DecisionsWire(decisions, exp.algorithm.needs.keeps_mean)
+    session = Session(exp, build_net(exp, wire=wire), guard=Guard(every=1, replay=False))
+    for _ in session:
+        pass
+    return session.state, session.ledger

@@ -17,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import Cargo, Delivery, Links, Wire
+from ..core import Cargo, Delivery, Links
+from ..core.events import Evaluated, Event, RoundDone, Saved, Started
 from ..errors import PeerloomError
 from ..transport import LinkState, Post
 from .background import Background
+from .free import FreeWire
 from .status import WORKING, write_status
+from .wire import PostWire
 
 __all__ = ["Gauges", "Herald", "TimedWire", "standing"]
 
@@ -50,6 +53,7 @@ class Gauges:
     model: Tensor | None = None  # as it is after the last round
     consensus: float | None = None  # estimates, see `agreement`
     distance: float | None = None
+    _waited: float = 0.0  # seconds of mixings up to the last round
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
@@ -58,21 +62,27 @@ class Gauges:
         yield
         self.status, self.began = "running", time.monotonic()
 
-    def stepped(self, round: int, seconds: float, waited: float) -> None:
-        """A round is done; `waited` of its seconds went by in mixings."""
-        self.round = round
-        self.compute_seconds += seconds - waited
-
-    def saved(self, round: int, seconds: float) -> None:
-        """A checkpoint is on disk."""
-        self.checkpoint_round, self.checkpoint_seconds, self.checkpoint_at = round, seconds, time.monotonic()
+    def observe(self, event: Event) -> None:
+        """Count what a session tells."""
+        match event:
+            case Started(t):
+                self.first = self.round = t
+            case RoundDone(t, seconds):
+                self.round = t
+                self.compute_seconds += seconds - (self.wait_seconds - self._waited)
+                self._waited = self.wait_seconds
+            case Evaluated(_, metrics):
+                self.last = dict(metrics)
+            case Saved(t, seconds):
+                self.checkpoint_round, self.checkpoint_seconds, self.checkpoint_at = t, seconds, time.monotonic()
 
 
 class TimedWire:
     """A wire that notes how long mixings take: sending, and above all waiting for neighbours."""
 
-    def __init__(self, wire: Wire, gauges: Gauges) -> None:
+    def __init__(self, wire: PostWire | FreeWire, gauges: Gauges) -> None:
         self._wire, self._gauges = wire, gauges
+        self.resume, self.memory = wire.resume, wire.memory
 
     def swap(
         self,

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from ..code import Loader, loading_code_by
-from ..config import comparison_from, experiment_to_toml, parse, read_bytes
+from ..config import comparison_from, experiment_to_toml, parse, read_bytes, spec_hash
 from ..errors import ConfigError, PeerError, PeerloomError
 from ..experiment import Experiment
-from ..runtime import prepare_process
+from ..runtime import Session, prepare_process
 from ..transport import Endpoint, Event, History, Home, Roster, RunIdentity, Settings
 from ..transport.files import write_whole
 from ..transport.roster import parse_address
 from ..transport.shield import SHIELD
 from .agreement import AGREEMENT, Agreement, agreement_channel
-from .keep import Keep
+from .folder import PeerFolder
 from .measuring import check_measured, in_words, measure, probes
 from .metrics import MetricsPage
-from .row import AskedToStop, RowResult, RowRun, spec_hash
+from .peer import AskedToStop, PeerRun, check_stop
 from .samples import with_samples
 from .shape import Shape
 from .site_code import SiteCode
@@ -137,6 +137,8 @@ class Site:
     """Serve metrics there, host:port."""
     largest_norm: float | None = None
     """Refuse rows of neighbours whose Euclidean norm exceeds this."""
+    pause: int | None = None
+    """Stop after this round: where all sites do, their checkpoints make a whole."""
     code: Loader | None = None
     """How code that the experiment names is loaded; by default the site's own `site.toml` decides."""
 
@@ -150,14 +152,14 @@ def start_peer(
     site: Site = _USUAL,
     *,
     on_event: Callable[[Event], None] | None = None,
-    on_round: Callable[[int], None] | None = None,
-) -> RowResult:
+) -> Session:
     """Run this peer's row until the experiment is done; `AskedToStop` ends it earlier."""
+    check_stop(exp)
     prepare_process(threads=1, keep_memory=False)  # a row's sums must not depend on how many processors a site has
     folder = run_folder(home, exp)
-    keep = Keep(folder, spec_hash(exp))
-    began = keep.began(home.roster) if keep.begun() else home.roster
-    if not keep.begun():
+    kept = PeerFolder(folder, spec_hash(exp))
+    began = kept.began(home.roster) if kept.begun() else home.roster
+    if not kept.begun():
         check_roster(began, exp)
     row, text = began.row(home.identity.id), experiment_to_toml(exp)
     check_deadline(exp, site.deadline)
@@ -185,7 +187,7 @@ def start_peer(
                     exp = measure(exp, row, post, folder, shape)
                 if on_event is not None:
                     on_event(Event("measured", "", in_words(exp, row)))
-            work = RowRun(exp, row, post, keep, shape, gauges=gauges, on_round=on_round)
+            work = PeerRun(exp, row, post, kept, shape, gauges=gauges, pause=site.pause)
             with Agreement(post, gauges, exp.problem.n, exp.seed, row < exp.graph.clients):
                 prepare_process(threads=1)  # from here on every round makes and frees the same blocks
                 return work.run()
@@ -216,6 +218,6 @@ def serve(folder: Path, file: Path, site: Site = _USUAL, *, log_json: bool = Fal
     except OSError as error:
         voice.say("error", f"error: {error}. What was written before is whole: mend that, then start this peer again.")
         return PeerError.exit_code
-    how = "done" if result.finished else "stopped; the same command goes on from here"
+    how = "done" if result.t >= exp.rounds else "stopped; the same command goes on from here"
     voice.say("end", f"{home.name}: round {result.t}, {how}")
     return 0

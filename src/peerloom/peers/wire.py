@@ -19,7 +19,7 @@ from .floats import from_body, to_body
 from .sent import Sent, SentLog
 from .shape import AHEAD, CHANNEL, Shape
 
-__all__ = ["Memory", "Pieces", "PostWire"]
+__all__ = ["Memory", "Pieces", "PostWire", "reached_in", "reached_memory"]
 
 _LONG = 7 * 86400.0  # seconds
 
@@ -62,13 +62,13 @@ class PostWire:
         self._heeded = 0  # the newest roster before which one was written
         self._own: dict[tuple[int, Tag], Vector] = {}  # what was sent to a row in a mixing, where its own was missed
 
-    def resume(self, t: int, memory: Memory, reached: int) -> None:
+    def resume(self, t: int, memory: Memory) -> None:
         """Go on after round t: what neighbours may lack is sent again, what is still owed to this peer is taken late.
 
-        Earlier processes may have `reached` a later round. Neighbours have seen what they did in those rounds, so they are
+        Earlier processes may have reached a later round. Neighbours have seen what they did in those rounds, so they are
         done as they were done then.
         """
-        self._first, self._again = t + 1, max(t + 1, reached)
+        self._first, self._again = t + 1, max(t + 1, reached_in(memory))
         self._heeded = (self._post.offered() or self._post.roster).version
         owed = {self._peers[row]: places for row, places in self._journal.outstanding(t + 1).items()}
         self._post.expect(t + 1, owed)
@@ -251,6 +251,16 @@ class PostWire:
         return from_body(parcel.body, self._shape.dtype)
 
 
+def reached_memory(t: int) -> Pieces:
+    """What a checkpoint holds of the round that the processes so far may have got to."""
+    return {"reached": [np.array([t], np.int64)]}
+
+
+def reached_in(memory: Memory) -> int:
+    """That round; 0 where nothing is known of it."""
+    return int(memory["reached"][0]) if "reached" in memory else 0
+
+
 def _once(rows: NDArray[Any]) -> list[Vector]:
     """The rows, read-only. Most messages say the same to every neighbour: neighbouring rows with the same bits become one
     array, so that it is remembered, and written to a checkpoint, only once.
@@ -286,7 +296,7 @@ def _stacked(what: str, entries: list[tuple[Place, Vector]]) -> Pieces:
 
 def _unstacked(what: str, memory: Memory) -> Iterator[tuple[Place, Vector]]:
     bodies: dict[tuple[int, int], Vector] = {}
-    for row, round, turn, start, length in memory[f"{what}-about"].tolist() if memory else ():
+    for row, round, turn, start, length in memory[f"{what}-about"].tolist() if f"{what}-about" in memory else ():
         yield (row, round, turn), bodies.setdefault((start, length), memory[what][start : start + length])
 
 

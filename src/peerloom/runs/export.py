@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from .. import __version__
-from ..config import experiment_to_toml
+from ..config import spec_hash
 from ..core import ConfigError, DataError
 from ..experiment import Experiment
 from ..problems import Classification
@@ -48,7 +47,7 @@ def write_model(file: Path, exp: Experiment, x: NDArray[np.floating], facts: dic
         "peerloom": __version__,
         "algorithm": type(exp.algorithm).__name__,
         "seed": str(exp.seed),
-        "experiment": hashlib.sha256(experiment_to_toml(exp).encode()).hexdigest(),
+        "experiment": spec_hash(exp),
         **facts,
     }
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -58,15 +57,14 @@ def write_model(file: Path, exp: Experiment, x: NDArray[np.floating], facts: dic
 
 def export_run(folder: RunFolder, file: Path, row: int | None) -> dict[str, str]:
     """The model of a run folder after its last saved round: one client's, or the mean of all clients'."""
-    exp, path = folder.experiment(), folder.path / "state.npz"
-    if not path.exists():
+    exp, at = folder.experiment(), folder.checkpoint()
+    if at is None:
         raise DataError(
             f"{folder.path} has no state yet. Let the run save one, or finish: peerloom run --resume {folder.path}"
         )
-    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as arrays:
-        x, t = arrays["state/x"][: exp.graph.clients], int(arrays["t"])
+    x = at.state["x"][: exp.graph.clients]
     if row is not None and not 0 <= row < len(x):
         raise ConfigError(f"--row {row}: the run has {len(x)} clients, numbered from 0.")
     who = "mean of all clients" if row is None else f"client {row}"
     chosen = x.astype(np.float64).mean(axis=0).astype(x.dtype) if row is None else x[row]
-    return write_model(file, exp, chosen, {"round": str(t), "rounds": str(exp.rounds), "model": who})
+    return write_model(file, exp, chosen, {"round": str(at.t), "rounds": str(exp.rounds), "model": who})

@@ -20,6 +20,7 @@ from typing import Any
 
 from ..config import Comparison, comparison_from, read_file
 from ..core import DivergedError, PeerloomError
+from ..core.events import each_round
 from ..experiment import Experiment
 from ..runtime import prepare_process
 from .runner import simulate
@@ -112,14 +113,14 @@ def _child(task: Task, exp: Experiment) -> int:
     begun = (folder.path / "run.json").exists()
     prepare_process(keep_memory=False, threads=int(folder.info().get("versions", {}).get("threads", 1)) if begun else 1)
 
-    def on_round(t: int) -> None:
+    def report(t: int) -> None:
         nonlocal told, asked
         if time.monotonic() - told > _TELL_EVERY:
             told = time.monotonic()
             asked = not tell(run=task.number, round=t) or asked
 
     try:
-        result = simulate(exp, out=folder.path, resume=True, on_round=on_round, stop=lambda: asked)
+        result = simulate(exp, out=folder.path, resume=True, observers=[each_round(report)], stop=lambda: asked)
         tell(run=task.number, status="done" if result.finished else "interrupted")
     except DivergedError as error:
         tell(run=task.number, status="diverged", message=str(error))

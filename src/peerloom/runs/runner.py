@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ..core import ConfigError, DivergedError, Ledger
-from ..engines import Checkpoint, iterate
-from ..engines import Path as MixPath
+from ..core import Caution, Checkpoint, ConfigError, DivergedError, Ledger
+from ..core.events import Observer, each_round
 from ..experiment import Experiment
 from ..measures import measure
-from ..runtime import ProcessFacts, prepare_process, trace
+from ..runtime import Path as MixPath
+from ..runtime import ProcessFacts, Session, Snapshot, prepare_process, simulation
 from ..schedules import NOTHING_TO_MEASURE, Record
 from .store import RunFolder
 from .table import Table
@@ -51,74 +52,102 @@ def simulate(
     path: MixPath = "auto",
     out: Path | str | None = None,
     resume: bool = False,
+    observers: Sequence[Observer] = (),
     on_round: Callable[[int], None] | None = None,
     stop: Callable[[], bool] | None = None,
     record: bool = False,
 ) -> Result:
     """Run an experiment in this process.
 
-    `out` is a folder to keep the run in; with `resume` it goes on from what that folder holds, to the same bits as a run
-    that was never stopped. `on_round` is told of every round; `stop` is asked after each whether to stop there. With
-    `record` the folder also keeps what fired, for `schedules.Replay`.
+    `out` is a folder to keep the run in; with `resume` it goes on from what that folder holds, to
+    the same bits as a run that was never stopped. `observers` are told what happens
+    (`peerloom.core.events`); `stop` is asked after each round whether to stop there. With `record`
+    the folder also keeps what fired, for `schedules.Replay`. `on_round` is the old name of an
+    observer that is told of rounds alone.
     """
     if exp.measures:
         raise ConfigError(NOTHING_TO_MEASURE)  # before a folder is made for it
     if record and out is None:
         raise ConfigError("A record needs a folder to lie in: give `out`.")
-    prepared = prepare_process()
-    folder = _folder(exp, out, resume, prepared)
-    begun = folder is not None and resume and (folder.path / "state.npz").exists()
-    start = folder.checkpoint(exp, trace(exp.algorithm).state, device) if folder and begun else None
-    rows = [row for row in folder.rows() if row["round"] <= start.t] if folder and start else []
-    if folder:
-        folder.save_metrics(rows)  # without what was measured after the state that was kept
-    clock = _Clock(rows[-1]["seconds"] if rows else 0.0)
-    saved = time.monotonic()
-    finished = True
-    steps = iterate(exp, device=device, path=path, resume=start)
-    try:
-        for snapshot in steps:
-            last_round = snapshot.t == exp.rounds
-            ends = last_round or (exp.until_delay is not None and snapshot.net.ledger.delay() >= exp.until_delay)
-            known = bool(rows) and rows[-1]["round"] == snapshot.t
-            if (ends or exp.evaluate.due(snapshot.t, exp.rounds)) and not known:
-                rows.append(measure(snapshot, clock.pause(), exp.algorithm if exp.evaluate.closely else None))
-                if folder:
-                    folder.add_metrics(rows[-1])
-                clock.go_on()
-            ends = ends or _settled(exp, rows)
-            if on_round is not None:
-                on_round(snapshot.t)
-            finished = ends or not (stop is not None and stop())
-            due = not ends and (not finished or time.monotonic() - saved > SAVE_EVERY)
-            if folder and due and bool(torch.isfinite(snapshot.x).all()):  # never a state the guard is about to refuse
-                folder.save(Checkpoint(snapshot.t, snapshot.state, snapshot.ledger))
-                saved = time.monotonic()
-            if ends or not finished:
-                break
-    except DivergedError as error:
-        if folder:
-            folder.save_metrics([row for row in rows if row["round"] < error.round])
-            folder.mark("diverged", message=str(error), round=error.round, row=error.row)
-        raise
-    except Exception as error:
-        if folder:
-            folder.mark("failed", message=str(error))
-        raise
-    if folder:
-        folder.save(Checkpoint(snapshot.t, snapshot.state, snapshot.ledger))
-        if record:
-            folder.save_fired(Record.of(exp.graph, snapshot.net.activity, snapshot.t))
-        folder.mark("done" if finished else "interrupted", rounds=snapshot.t)
-    return Result(exp, snapshot.state, Table.of(rows), snapshot.ledger, snapshot.t, finished)
+    if on_round is not None:
+        warnings.warn("simulate(on_round=...) is now simulate(observers=[...]).", Caution, stacklevel=2)
+        observers = [*observers, each_round(on_round)]
+    keeper = _Keeper.open(exp, out, resume)
+    session = simulation(exp, device=device, path=path, resume=keeper.begin, observers=observers)
+    with keeper.marking():
+        for snapshot in session:
+            keeper.evaluate(session, snapshot)
+            if stop is not None and session.finished is None and stop():
+                session.request_stop()
+            keeper.save_if_due(session)
+        keeper.end(session, record)
+    finished = session.finished != "asked"
+    return Result(exp, snapshot.state, Table.of(keeper.rows), snapshot.ledger, snapshot.t, finished)
 
 
-def _settled(exp: Experiment, rows: list[dict[str, Any]]) -> bool:
-    """PaME's rule: f at the averaged model, summed over clients, hardly differs between the last three evaluations."""
-    if exp.until_settled is None or len(rows) < 3:
-        return False
-    f = [exp.graph.clients * row["average_loss"] for row in rows[-3:]]
-    return bool(np.std(f) < exp.until_settled)
+class _Keeper:
+    """Evaluates a run when it is time to, and keeps what is found in its folder, if it has one."""
+
+    def __init__(
+        self, exp: Experiment, folder: RunFolder | None, begin: Checkpoint | None, rows: list[dict[str, Any]]
+    ) -> None:
+        self._exp, self._folder, self.begin, self.rows = exp, folder, begin, rows
+        self._clock = _Clock(rows[-1]["seconds"] if rows else 0.0)
+        self._saved = time.monotonic()
+
+    @classmethod
+    def open(cls, exp: Experiment, out: Path | str | None, resume: bool) -> _Keeper:
+        """With what the folder holds, where a run is resumed."""
+        folder = _folder(exp, out, resume, prepare_process())
+        begin = folder.checkpoint() if folder and resume else None
+        rows = [row for row in folder.rows() if row["round"] <= begin.t] if folder and begin else []
+        if folder:
+            folder.save_metrics(rows)  # without what was measured after the state that was kept
+        return cls(exp, folder, begin, rows)
+
+    def evaluate(self, session: Session, snapshot: Snapshot) -> None:
+        """Measure the models, if this round is one to do so, and tell the session."""
+        exp = self._exp
+        if session.finished is None and not exp.evaluate.due(snapshot.t, exp.rounds):
+            return
+        if not self.rows or self.rows[-1]["round"] != snapshot.t:
+            closely = exp.algorithm if exp.evaluate.closely else None
+            self.rows.append(measure(snapshot, self._clock.pause(), closely))
+            if self._folder:
+                self._folder.add_metrics(self.rows[-1])
+            self._clock.go_on()
+        session.evaluated(self.rows)
+
+    def save_if_due(self, session: Session) -> None:
+        """A checkpoint now and then, and one where the run was asked to stop."""
+        due = session.finished is None and time.monotonic() - self._saved > SAVE_EVERY
+        # Never a state that the guard is about to refuse.
+        if self._folder and due and bool(torch.isfinite(session.state.x).all()):
+            self._folder.save(session.checkpoint())
+            self._saved = time.monotonic()
+
+    def end(self, session: Session, record: bool) -> None:
+        """The last checkpoint, and how the run ended."""
+        if self._folder:
+            self._folder.save(session.checkpoint())
+            if record:
+                self._folder.save_fired(Record.of(self._exp.graph, session.port.activity, session.t))
+            self._folder.mark("interrupted" if session.finished == "asked" else "done", rounds=session.t)
+
+    @contextmanager
+    def marking(self) -> Iterator[None]:
+        """Note in the folder that the run failed, if it does."""
+        try:
+            yield
+        except DivergedError as error:
+            if self._folder:
+                self._folder.save_metrics([row for row in self.rows if row["round"] < error.round])
+                self._folder.mark("diverged", message=str(error), round=error.round, row=error.row)
+            raise
+        except Exception as error:
+            if self._folder:
+                self._folder.mark("failed", message=str(error))
+            raise
 
 
 class _Clock:

@@ -6,7 +6,7 @@
     holdings.json    by class and client, how many samples were dealt, where there are classes
     advice.json      what theory predicted of it, or why nothing
     metrics.jsonl    one line per evaluation, written when it is made; version 0.1 wrote metrics.parquet
-    state.npz        the state and the ledger after the last round that was saved
+    checkpoint.safetensors  the state and the ledger after the last round that was saved; version 0.1 wrote state.npz
     fired.npz        who computed and which links fired, where the run was asked to record it
 
 Every other file is replaced as a whole, so a run that is killed leaves a folder that can be read. Metrics are written before
@@ -21,7 +21,6 @@ import os
 import platform
 import sys
 import tomllib
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -33,9 +32,9 @@ import numpy as np
 import torch
 
 from .. import __version__
-from ..config import Comparison, comparison_from, experiment_to_toml, read_file
-from ..core import ConfigError, DataError, Draws, Ledger
-from ..engines import Checkpoint
+from ..config import Comparison, comparison_from, experiment_to_toml, read_file, table_hash
+from ..core import Checkpoint, CheckpointError, ConfigError, DamagedError, DataError, Draws
+from ..core.checkpoint_v0 import read_npz
 from ..experiment import Experiment
 from ..problems import Classification
 from ..schedules import Bernoulli, Record
@@ -45,6 +44,8 @@ from .table import Table, json_line, read_json_lines, read_parquet
 __all__ = ["Run", "RunFolder", "comparison_at", "find_runs", "folder_name", "replace_file"]
 
 _METRICS, _OLD_METRICS = "metrics.jsonl", "metrics.parquet"
+_CHECKPOINT, _OLD_CHECKPOINT = "checkpoint.safetensors", "state.npz"
+_FILES = ("run.json", _CHECKPOINT, _METRICS, "fired.npz", "advice.json", "holdings.json")
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
         # What an earlier run that ended here left over.
-        for left_over in ("run.json", "state.npz", _METRICS, _OLD_METRICS, "fired.npz", "advice.json", "holdings.json"):
+        for left_over in (*_FILES, _OLD_CHECKPOINT, _OLD_METRICS):
             (path / left_over).unlink(missing_ok=True)
         folder._text("config.toml", text)
         folder.save_network(exp)
@@ -108,9 +109,9 @@ class RunFolder:
         """The state after a round, once the metrics that belong to it are on disk."""
         with (self.path / _METRICS).open("rb") as metrics:
             os.fsync(metrics.fileno())
-        arrays = {f"state/{name}": value.cpu().numpy() for name, value in checkpoint.state._asdict().items()}
-        arrays |= {f"ledger/{name}": value for name, value in checkpoint.ledger.arrays().items()}
-        self._replace("state.npz", lambda file: np.savez(file, t=checkpoint.t, **arrays))
+        parts = checkpoint.encode(table_hash(self._config()))
+        self._replace(_CHECKPOINT, lambda file: file.writelines(parts))
+        (self.path / _OLD_CHECKPOINT).unlink(missing_ok=True)
 
     def save_metrics(self, rows: list[dict[str, Any]]) -> None:
         """Replace the evaluations so far."""
@@ -139,21 +140,15 @@ class RunFolder:
         """The evaluations so far."""
         return self._metrics().rows()
 
-    def checkpoint(self, exp: Experiment, state_type: type[Any], device: str) -> Checkpoint | None:
+    def checkpoint(self) -> Checkpoint | None:
         """Where the run can go on, if it was saved at all."""
-        if not (self.path / "state.npz").exists():
-            return None
-        ledger = Ledger(exp.graph)
-        try:
-            with (self.path / "state.npz").open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                state = state_type(*(torch.from_numpy(file[f"state/{name}"]).to(device) for name in state_type._fields))
-                for name, values in ledger.arrays().items():
-                    values[...] = file[f"ledger/{name}"]
-                return Checkpoint(int(file["t"]), state, ledger)
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise DataError(
-                f"{self.path / 'state.npz'} cannot be read ({error}). Delete the folder and run again."
-            ) from error
+        if (path := self.path / _CHECKPOINT).exists():
+            try:
+                return Checkpoint.read(path, table_hash(self._config()))
+            except DamagedError as error:
+                raise CheckpointError(f"{error} Delete the folder and run again.") from error
+        old = self.path / _OLD_CHECKPOINT
+        return read_npz(old, str(self.info()["algorithm"])) if old.exists() else None
 
     def read(self) -> Run:
         """The whole folder."""

@@ -10,12 +10,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .dry_run import Mixing, Part, Trace, Width, trace
+    from .guard import Guard
     from .process import ProcessFacts, keep_freed_memory, prepare_process
+    from .session import DurableWire, Session, Snapshot
+    from .simulator import Path, build_net, iterate, simulation
+    from .stop import StopRule
 
-__all__ = ["Mixing", "Part", "ProcessFacts", "Trace", "Width", "keep_freed_memory", "prepare_process", "trace"]
+__all__ = [
+    "DurableWire",
+    "Guard",
+    "Mixing",
+    "Part",
+    "Path",
+    "ProcessFacts",
+    "Session",
+    "Snapshot",
+    "StopRule",
+    "Trace",
+    "Width",
+    "build_net",
+    "iterate",
+    "keep_freed_memory",
+    "prepare_process",
+    "simulation",
+    "trace",
+]
 
 _MODULES = {
     "dry_run": ("Mixing", "Part", "Trace", "Width", "trace"),
+    "guard": ("Guard",),
+    "session": ("DurableWire", "Session", "Snapshot"),
+    "simulator": ("Path", "build_net", "iterate", "simulation"),
+    "stop": ("StopRule",),
     "process": ("ProcessFacts", "keep_freed_memory", "prepare_process"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

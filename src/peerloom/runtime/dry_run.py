@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,10 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..core import Algorithm, Draws, Evaluation, Net, Network, Offer, Packed, Placement, pull
-from ..errors import ConfigError
+from ..errors import Caution, ConfigError
+from ..experiment import Experiment
 from ..graphs import complete, from_edges, hubs
 from ..messages import Dense
 from ..schedules import Always
+from .session import Session
 
 __all__ = ["Mixing", "Part", "Trace", "Width", "trace"]
 
@@ -92,17 +95,16 @@ class _Seen(NamedTuple):
     gradients: int
 
 
-@torch.no_grad()
 def _dry_run(rule: Algorithm, n: int) -> _Seen:
     network, draws = _smallest(rule), Draws(0)
     place = Placement(np.arange(network.rows), network.rows, torch.device("cpu"), torch.float64)
-    port = _TracingPort(place, network, Always().bind(network, draws), Dense(), _Flat(), draws)
-    state = rule.init(torch.zeros(network.rows, n, dtype=torch.float64), port)
-    before = port.ledger.rows.gradients.copy()
-    for port.t in range(1, _ROUNDS + 1):
-        before = port.ledger.rows.gradients.copy()
-        state = rule.step(state, port)
-    return _Seen(state, port.mixings, int((port.ledger.rows.gradients - before).max()))
+    port = _TracingPort(place, network, Always().bind(network, draws), Dense(), _Flat(n), draws)
+    with warnings.catch_warnings(action="ignore", category=Caution):  # the run itself says them
+        exp = Experiment(network, _Flat(n), rule, rounds=_ROUNDS, dtype="float64")
+    session, gradients = Session(exp, port), list[NDArray[np.int64]]()
+    for snapshot in session:
+        gradients.append(snapshot.ledger.rows.gradients)
+    return _Seen(session.state, port.mixings, int((gradients[-1] - gradients[-2]).max()))
 
 
 def _smallest(rule: Algorithm) -> Network:
@@ -150,7 +152,18 @@ class _TracingPort(Net):
 
 
 class _Flat:
-    """A problem without a slope."""
+    """A problem without a slope or data, all of it in one place."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def start(self, seed: int) -> Tensor:
+        """Zero."""
+        return torch.zeros(self.n, dtype=torch.float64)
+
+    def bind(self, place: Placement, draws: Draws) -> _Flat:
+        """Itself."""
+        return self
 
     def grad(self, x: Tensor, on: NDArray[np.int64], t: int, batch: int = 0) -> Tensor:
         """Zero."""

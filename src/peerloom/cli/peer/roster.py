@@ -83,8 +83,8 @@ def roster_graph(
     """Agree on an experiment (founder only): its links and weights, member i as row i, and its file's hash. A new epoch."""
     import hashlib
 
+    from ...config import spec_hash
     from ...errors import ConfigError
-    from ...peers.row import spec_hash
     from ...peers.start import only_experiment
     from ...transport import Home, Link
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from ...config import comparison_from
 from ...core import DivergedError
-from ...engines import iterate
 from ...experiment import Experiment
 from ...measures import measure
 from ...problems import Quadratic
+from ...runtime import iterate
 
 __all__ = ["Expected", "estimate"]
 

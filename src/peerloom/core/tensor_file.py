@@ -1,0 +1,69 @@
+"""Arrays in a safetensors file, written from the pieces that they lie in and read without a copy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Array", "Pieces", "joined", "lay_out", "read_header", "read_tensors"]
+
+Array = NDArray[Any]
+Pieces = Mapping[str, Sequence[Array]]
+"""Arrays by name, each in the pieces that make it, end to end."""
+
+_NAMES = {
+    "float64": "F64", "int64": "I64", "float32": "F32", "int32": "I32", "uint8": "U8", "bool": "BOOL",
+}  # fmt: skip
+_DTYPES = {name: np.dtype(dtype) for dtype, name in _NAMES.items()}
+
+
+def lay_out(arrays: Pieces, metadata: Mapping[str, str]) -> list[bytes | memoryview]:
+    """The parts of the file, in order: length of the header, header, data. Nothing is joined or copied.
+
+    A peer's checkpoint has hundreds of pieces, and the safetensors library would copy them twice.
+    """
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    parts, end = list[bytes | memoryview](), 0
+    for name, pieces in sorted(arrays.items(), key=lambda entry: -entry[1][0].itemsize):  # aligned
+        start, shape = end, pieces[0].shape if len(pieces) == 1 else (sum(map(len, pieces)),)
+        for piece in pieces:
+            parts.append(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
+            end += piece.nbytes
+        dtype = _NAMES[pieces[0].dtype.name]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": (start, end)}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return [len(text).to_bytes(8, "little"), text, *parts]
+
+
+def read_header(data: memoryview) -> tuple[dict[str, Any], int]:
+    """The header of a file and where its data begin; ValueError if there is none."""
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > len(data) - 8:
+        raise ValueError("the header is cut short")
+    header: dict[str, Any] = json.loads(bytes(data[8 : 8 + length]))
+    return header, 8 + length
+
+
+def read_tensors(data: memoryview) -> dict[str, Array]:
+    """The arrays of a file, read-only views of `data`; ValueError if it is cut short."""
+    header, begin = read_header(data)
+    found: dict[str, Array] = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        start, end = entry["data_offsets"]
+        if begin + end > len(data):
+            raise ValueError(f"'{name}' is cut short")
+        flat = np.frombuffer(data[begin + start : begin + end], _DTYPES[entry["dtype"]])
+        found[name] = flat.reshape(entry["shape"])
+    return found
+
+
+def joined(pieces: Sequence[Array]) -> Array:
+    """One array of its pieces."""
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

@@ -1,0 +1,182 @@
+"""One row of an experiment, in a process of its own: rounds, checkpoints, measurements, until it is done or must stop."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from ..core.events import Observer
+from ..errors import PeerError
+from ..experiment import Experiment
+from ..runtime import Guard, Session, Snapshot, StopRule, build_net
+from ..transport import Post, Wanted
+from .folder import PeerFolder
+from .free import FreeWire
+from .shape import Shape
+from .standing import Gauges, TimedWire
+from .wire import PostWire, reached_in, reached_memory
+
+__all__ = ["AskedToStop", "PeerRun", "check_stop"]
+
+_log = logging.getLogger("peerloom.peers")
+_GOODBYE = 30.0  # seconds in which neighbours may fetch the last parcels
+_GATHER = 10.0  # seconds in which neighbours may come, where nobody waits for them later
+_LOOK = 0.05
+_ATTEMPTS, _PAUSE = 3, 2.0  # to write a checkpoint, and seconds between them: somebody may be tidying up
+_NO_NEWS = 2**62  # more than ever arrive: to let a little time pass
+
+
+def check_stop(exp: Experiment) -> None:
+    """Refuse until_delay and until_settled: nobody between peers could judge them."""
+    StopRule.of(exp).check_rounds_only(
+        "it depends on all rows, and a peer knows its own. Leave it out and give `rounds`; `peerloom run` tells how many a "
+        "simulated run takes until then."
+    )
+
+
+class AskedToStop(BaseException):
+    """Raised by whoever wants the run to end; the round under way is given up, and nothing else.
+
+    A signal's handler says `SHIELD.throw(AskedToStop())`: then no frame of a link is cut in two.
+    """
+
+
+class PeerRun:
+    """One row, over a transport. Everything that must survive lies in its folder.
+
+    A row that is killed and started again goes on as if nothing had happened, since a round is a
+    pure function of the state before it and of what neighbours sent.
+    """
+
+    def __init__(
+        self,
+        exp: Experiment,
+        row: int,
+        post: Post,
+        folder: PeerFolder,
+        shape: Shape,
+        *,
+        gauges: Gauges | None = None,
+        observers: Sequence[Observer] = (),
+        pause: int | None = None,
+    ) -> None:
+        check_stop(exp)
+        self._exp, self._row, self._post, self._folder = exp, row, post, folder
+        self._every, self._free = shape.checkpoint_every, shape.free
+        self._tried = -1  # the last round of which a checkpoint was to be written
+        kept = folder.newest()
+        self._reached = 0 if kept is None else reached_in(kept.memory())  # the round that earlier processes may have got to
+        began = folder.began(post.roster)
+        wire = FreeWire(post, row, shape, began) if shape.free else PostWire(post, row, shape, began, folder.journal())
+        if isinstance(wire, PostWire):
+            wire.safeguard = self._save
+        self.gauges = gauges or Gauges(row, exp.rounds, tuple(shape.channels))
+        net = build_net(exp, np.array([row]), wire=TimedWire(wire, self.gauges))
+        watchers = [self.gauges.observe, *observers]
+        stop = StopRule(exp.rounds if pause is None else min(pause, exp.rounds))
+        guard = Guard(every=1, replay=False)
+        self._session = Session(exp, net, stop=stop, guard=guard, observers=watchers, resume=kept)
+
+    def run(self) -> Session:
+        """From the last checkpoint, or from the start, to the end or until `AskedToStop` is raised; the session."""
+        session = self._session
+        self._look(session.start())  # a peer may have been stopped between a round and its measurement
+        if self._free:
+            self._gather()
+        elif session.t + self._ahead > max(self._reached, session.t + 1):
+            self._save()  # who starts after this process must know how far it may get
+        version = self._roster_version
+        try:
+            while session.finished is None:
+                self._look(session.step())
+                version, before = self._roster_version, version
+                if session.t % self._every == 0 or version > before:  # who was removed does not send anything again
+                    self._save()
+        except AskedToStop:
+            session.request_stop()
+            self._save(last=True)
+            self.gauges.status = "stopped"
+            return session
+        except PeerError:
+            if session.t > self._tried:
+                self._save(last=True)
+            raise
+        self._save(last=True)
+        done = session.t >= self._exp.rounds
+        if done:
+            self._part()
+        else:
+            self._post.settle(None, _GOODBYE)  # neighbours may still wait for this round's parcels
+        self.gauges.status = "done" if done else "stopped"
+        return session
+
+    def _look(self, snapshot: Snapshot) -> None:
+        self.gauges.model = self._session.state.x[0]
+        if self._exp.evaluate.due(snapshot.t, self._exp.rounds):
+            self._measure(self._session.state.x)
+
+    @property
+    def _roster_version(self) -> int:
+        return (self._post.offered() or self._post.roster).version
+
+    @property
+    def _ahead(self) -> int:
+        """Rounds that a process may get beyond a checkpoint, should the next one be spoilt."""
+        return 1 if self._every == 1 else 2 * self._every
+
+    def _save(self, last: bool = False) -> None:
+        """Write a checkpoint. Without it the row does not go on: neighbours keep parcels for the newest two only.
+
+        It says how far this process may get beyond it: into the next round, or until the next is
+        written, should that be spoilt until the one after.
+        """
+        begin, done = time.monotonic(), self._session.checkpoint()
+        reached = max(self._reached, done.t + (1 if last else self._ahead))
+        done = replace(done, wire={**done.wire, **reached_memory(reached)})
+        self._tried = done.t
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._folder.save(done)
+                break
+            except OSError as error:
+                text = f"The checkpoint after round {done.t} cannot be written ({error.strerror or error})"
+                if attempt == _ATTEMPTS:
+                    raise PeerError(
+                        f"{text}, tried {attempt} times, in {self._folder.path}. Older ones are whole: make room, then "
+                        "start this peer again. Neighbours wait for it."
+                    ) from error
+                _log.warning("%s; trying again.", text)
+                self._post.wait_news(_NO_NEWS, _PAUSE)
+        self._session.saved(done.t, time.monotonic() - begin)
+
+    def _gather(self) -> None:
+        """Give neighbours a moment to come: who waits for nobody would otherwise be done before they are there."""
+        for _ in range(round(_GATHER / _LOOK)):
+            if all(link.up for link in self._post.links()):
+                break
+            self._post.wait_news(_NO_NEWS, _LOOK)
+
+    def _part(self) -> None:
+        """Stay until neighbours have all they need: one that is killed now, and started again, asks for the last rounds."""
+        post, after = self._post, self._exp.rounds + 1
+        post.skip(after)
+        post.settle(None, _GOODBYE)
+        post.take_all([Wanted(peer, after, 0) for peer in post.roster.sources(post.me)], _GOODBYE)
+
+    def _measure(self, x: Tensor) -> None:
+        net = self._session.port
+        found: dict[str, Any] = {"round": net.t, "seconds": time.monotonic() - self.gauges.began}
+        found["cpu_seconds"] = time.process_time()
+        if self._row < net.network.clients:
+            judged = net.problem.evaluate(x)
+            found["loss"] = float(judged.loss[0])
+            found["accuracy"] = None if judged.accuracy is None else float(judged.accuracy[0])
+        found["consensus"] = self.gauges.consensus
+        self._folder.measured(found, x[0], net.ledger)
+        self._session.evaluated([found])

@@ -1,0 +1,272 @@
+"""The loop over a rule: the only place that calls `init` and `step`, and that writes the round."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core import Checkpoint, CheckpointError, Ledger, Net
+from ..core.events import Diverged, Evaluated, Event, Finished, Observer, RoundDone, Saved, Started
+from ..core.tensor_file import Array, Pieces
+from ..experiment import Experiment
+from .guard import Guard, diverged, is_finite
+from .stop import StopRule
+
+__all__ = ["DurableWire", "Session", "Snapshot"]
+
+_log = logging.getLogger("peerloom.runtime")
+
+
+@runtime_checkable
+class DurableWire(Protocol):
+    """A wire that may stop in the midst of a round, and whose messages outlive the process."""
+
+    def resume(self, t: int, memory: dict[str, Array]) -> None:
+        """Go on after round t with what it remembered then."""
+
+    def memory(self, t: int) -> Callable[[], Pieces]:
+        """What a checkpoint of round t must hold of it; put together only when one is written."""
+
+
+class Snapshot:
+    """The run after round t. What it hands out are copies: nothing done to them disturbs the run."""
+
+    def __init__(self, t: int, state: Any, net: Net, *, rule: str = "", ledger: Ledger | None = None) -> None:
+        self.t, self._state, self.net, self._rule = t, state, net, rule
+        self.account = net.ledger if ledger is None else ledger
+        """What the run has cost, to read while it stands here: the account goes on with the run."""
+
+    @property
+    def state(self) -> Any:
+        """The rule's state, a named tuple of row tensors."""
+        return type(self._state)(*(field.clone() for field in self._state))
+
+    @property
+    def x(self) -> Tensor:
+        """The models of the clients [m, n]."""
+        return self._state.x[: self.net.network.clients].clone()  # type: ignore[no-any-return]
+
+    @property
+    def ledger(self) -> Ledger:
+        """A copy of the account. Ask while the run stands here."""
+        if self.account is self.net.ledger and self.net.t != self.t:
+            raise RuntimeError(
+                f"The ledger of round {self.t} is gone, the run has reached round {self.net.t}. Take it inside the loop."
+            )
+        return self.account.copy()
+
+    def checkpoint(self) -> Checkpoint:
+        """Where another session can go on. Ask while the run stands here."""
+        return Checkpoint(self.t, self.net.place.rows, self._rule, _arrays(self.state), self.ledger.arrays())
+
+
+class _Point(NamedTuple):
+    """Where a session stands after a round, replaced as a whole."""
+
+    t: int
+    state: Any
+    ledger: Ledger
+    memory: Callable[[], Pieces]
+
+
+class Session:
+    """Runs the rows of one port through the rounds of an experiment.
+
+    A round is all or nothing where the wire is durable: if it stops in the midst of one, `t`,
+    `state`, `ledger` and `checkpoint()` are those of the round before. Other wires cannot stop.
+    """
+
+    def __init__(
+        self,
+        exp: Experiment,
+        port: Net,
+        *,
+        stop: StopRule | None = None,
+        guard: Guard = Guard(),  # noqa: B008  (frozen)
+        observers: Sequence[Observer] = (),
+        resume: Checkpoint | None = None,
+    ) -> None:
+        self._exp, self._port, self._guard = exp, port, guard
+        self._rule = type(exp.algorithm).__name__
+        self._stop = StopRule.of(exp) if stop is None else stop
+        self._observers = list(observers)
+        self._resume = resume
+        self._wire = port.wire if isinstance(port.wire, DurableWire) else None
+        self._asked = False
+        self._end: str | None = None
+        self._now: _Point | None = None
+        self._good: _Point | None = None  # where the guard last looked
+
+    @property
+    def t(self) -> int:
+        """The last round that is done."""
+        return self._point.t
+
+    @property
+    def state(self) -> Any:
+        """The rule's state after that round."""
+        return self._point.state
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the run has cost up to that round."""
+        return self._point.ledger
+
+    @property
+    def port(self) -> Net:
+        """The port of the rows that are run."""
+        return self._port
+
+    @property
+    def finished(self) -> str | None:
+        """Why the session ended: rounds, delay, settled or asked; None while it goes on."""
+        return self._end or ("asked" if self._asked else None)
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        """A snapshot of the start, then one after every round until the session is finished."""
+        yield self.start()
+        while self.finished is None:
+            yield self.step()
+        self._tell(Finished(self.t, self.finished))
+
+    @torch.no_grad()
+    def start(self) -> Snapshot:
+        """The first state: the rule's `init` in round 0, or the checkpoint's."""
+        port, rule, begin = self._port, self._exp.algorithm, self._resume
+        if begin is None:
+            x = self._exp.start(port.place.rows.tolist()).to(port.place.device, port.place.dtype)
+            state = rule.init(x, port)
+        else:
+            state = self._state_of(begin)
+            port.t, port.ledger = begin.t, Ledger.of(port.network, begin.ledger)
+        if self._wire is not None:
+            self._wire.resume(port.t, {} if begin is None else begin.memory())
+        self._now = self._good = self._reach(state)
+        self._end = self._stop.reached(port.t, port.ledger)
+        if not torch.isfinite(state.x).all():
+            self._raise_diverged(port.t, state)
+        self._tell(Started(port.t))
+        return Snapshot(port.t, state, port, rule=self._rule)
+
+    @torch.no_grad()
+    def step(self) -> Snapshot:
+        """One round more."""
+        if self.finished is not None:
+            raise RuntimeError(f"This session ended after round {self.t} ({self.finished}).")
+        before, begin = self._point, time.monotonic()
+        port = self._port
+        port.t = before.t + 1
+        state = self._exp.algorithm.step(before.state, port)
+        end = self._stop.reached(port.t, port.ledger)
+        self._watch(state, last=end is not None)
+        # One assignment, so that whoever interrupts finds either the round before or this one, whole.
+        self._now = self._reach(state)
+        self._end = end
+        if self._observers:
+            self._tell(RoundDone(port.t, time.monotonic() - begin))
+        return Snapshot(port.t, state, port, rule=self._rule)
+
+    def evaluated(self, metrics: Sequence[Mapping[str, Any]]) -> None:
+        """Tell of the evaluations so far, the newest last: the run ends where they have settled."""
+        if metrics and metrics[-1]["round"] == self.t:
+            self._tell(Evaluated(self.t, metrics[-1]))
+        if self._end is None and self._stop.settled is not None:
+            settled = self._stop.has_settled([row["average_loss"] for row in metrics[-3:]])
+            self._end = "settled" if settled else None
+
+    def saved(self, t: int, seconds: float) -> None:
+        """Tell that a checkpoint of round t was written, and how long that took."""
+        self._tell(Saved(t, seconds))
+
+    def request_stop(self) -> None:
+        """End after the round that is under way. Any thread may ask."""
+        self._asked = True
+
+    def checkpoint(self) -> Checkpoint:
+        """Where a session can go on: the last round that is done."""
+        at = self._point
+        account = at.ledger if self._wire is not None else at.ledger.copy()
+        rows = self._port.place.rows
+        return Checkpoint(at.t, rows, self._rule, _arrays(at.state), account.arrays(), at.memory())
+
+    @property
+    def _point(self) -> _Point:
+        if self._now is None:
+            raise RuntimeError("This session has not begun. Call start(), or iterate over it.")
+        return self._now
+
+    def _state_of(self, begin: Checkpoint) -> Any:
+        """A checkpoint's rows as the rule's own state; they are copied, so the checkpoint stays what it is."""
+        from .dry_run import trace  # which runs a session itself
+
+        found, place = trace(self._exp.algorithm), self._port.place
+        if begin.rule != self._rule or tuple(begin.state) != found.state._fields:
+            raise CheckpointError(
+                f"The checkpoint is of {begin.rule} with {', '.join(begin.state)}, but the run is of "
+                f"{self._rule} with {', '.join(found.state._fields)}. Go on with the rule that began it."
+            )
+        if not np.array_equal(begin.rows, place.rows):
+            raise CheckpointError(
+                f"The checkpoint holds {len(begin.rows)} rows, and not the {len(place.rows)} that live here. "
+                "Take the part of these with `select`, or put all parts together with `merge`."
+            )
+        if begin.wire and self._wire is None:
+            raise CheckpointError("The checkpoint remembers messages of a wire between peers. Only they can go on with it.")
+        rows = (torch.from_numpy(np.array(value)).to(place.device, place.dtype) for value in begin.state.values())
+        return found.state(*rows)
+
+    def _reach(self, state: Any) -> _Point:
+        port = self._port
+        if self._wire is None:
+            return _Point(port.t, state, port.ledger, dict)
+        return _Point(port.t, state, port.ledger.copy(), self._wire.memory(port.t))
+
+    def _watch(self, state: Any, last: bool) -> None:
+        """Look at the models if it is time to; always after the last round."""
+        good, t = self._good, self._port.t
+        assert good is not None
+        if t - good.t < self._guard.every and not last:
+            return
+        if is_finite(state.x):
+            self._good = _Point(t, state, self._port.ledger, dict)
+            return
+        if self._guard.replay:
+            self._replay(good, t)
+        self._raise_diverged(t, state)
+
+    def _replay(self, good: _Point, t: int) -> None:
+        """Repeat the rounds since the last good look, looking after each; raises in the first bad one."""
+        looking = Guard(every=1, replay=False)
+        account, rows = Ledger(self._port.network).arrays(), self._port.place.rows
+        begin = Checkpoint(good.t, rows, self._rule, _arrays(good.state), account)
+        told = [self._tell_divergence]
+        again = Session(self._exp, self._port.twin(), stop=StopRule(t), guard=looking, observers=told, resume=begin)
+        for _ in again:
+            pass
+
+    def _tell_divergence(self, event: Event) -> None:
+        if isinstance(event, Diverged):
+            self._tell(event)
+
+    def _raise_diverged(self, t: int, state: Any) -> None:
+        error = diverged(self._exp, t, self._port.place.rows.tolist(), state.x)
+        self._tell(Diverged(t, error.row, str(error)))
+        raise error
+
+    def _tell(self, event: Event) -> None:
+        for observer in list(self._observers):
+            try:
+                observer(event)
+            except Exception:  # noqa: BLE001  (whatever it raises, the run goes on)
+                _log.exception("An observer failed at %s and is told nothing more.", event)
+                self._observers.remove(observer)
+
+
+def _arrays(state: Any) -> dict[str, Array]:
+    return {name: value.numpy(force=True) for name, value in state._asdict().items()}

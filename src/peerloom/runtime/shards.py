@@ -1,0 +1,130 @@
+"""Rows in several ports of one process: slow, and the proof that a rule keeps to the port.
+
+Shards share nothing but mailboxes. With one row in each they are as peers are, with several as the
+machines of a cluster.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..core import Cargo, Checkpoint, Delivery, Ledger, Links
+from ..experiment import Experiment
+from .guard import Guard
+from .session import Session
+from .simulator import build_net
+from .stop import StopRule
+
+__all__ = ["ShardedRun", "run_sharded"]
+
+Ids = NDArray[np.int64]
+Tag = tuple[int, int]
+
+_PATIENCE = 60.0  # seconds to wait for a letter: far beyond any test, so that a fault ends in an error
+
+
+@dataclass(frozen=True)
+class ShardedRun:
+    """The models after every round [rounds + 1, rows, n], the first first, and the end of all shards together."""
+
+    path: Tensor
+    ledger: Ledger
+    checkpoint: Checkpoint
+
+
+class _MailWire:
+    """A wire between shards: one letter per pair of shards and mixing, always delivered."""
+
+    def __init__(self, me: int, owner: Ids, boxes: Sequence[queue.Queue[Any]], failed: threading.Event) -> None:
+        self._me, self._owner, self._boxes, self._failed = me, owner, boxes, failed
+        self._early: dict[tuple[Tag, int], tuple[Ids, Tensor]] = {}
+
+    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
+        """Send every shard its letter, then wait for those that are due here."""
+        to, sources = self._owner[links.dst[out]], self._owner[links.src[into]]
+        for shard in np.unique(to):
+            part = np.flatnonzero(to == shard)
+            letter = payload[torch.from_numpy(part)].clone()
+            self._boxes[shard].put((tag, self._me, out[part], letter))
+        came = torch.empty(len(into), payload.shape[1], dtype=payload.dtype)
+        for shard in np.unique(sources):
+            ids, letter = self._from(tag, int(shard))
+            came[torch.from_numpy(np.searchsorted(into, ids))] = letter
+        return Delivery(came, np.ones(len(into), bool), np.ones(len(out), bool))
+
+    def _from(self, tag: Tag, shard: int) -> tuple[Ids, Tensor]:
+        waited = 0.0
+        while (tag, shard) not in self._early:
+            try:
+                other, sender, ids, letter = self._boxes[self._me].get(timeout=0.1)
+                self._early[other, sender] = (ids, letter)
+            except queue.Empty:
+                waited += 0.1
+                if self._failed.is_set() or waited > _PATIENCE:
+                    raise RuntimeError(f"shard {self._me} got no letter from shard {shard} in round {tag[0]}") from None
+        return self._early.pop((tag, shard))
+
+
+def run_sharded(
+    exp: Experiment,
+    shards: Sequence[Sequence[int]],
+    *,
+    begin: Checkpoint | None = None,
+    pause: int | None = None,
+) -> ShardedRun:
+    """Run an experiment with its rows dealt to shards, each in a thread of its own.
+
+    With `begin` they go on with a run that another engine began; with `pause` they stop after that
+    round, for another to go on.
+    """
+    StopRule.of(exp).check_rounds_only(
+        "every shard has the account of its own rows. Leave it out, or simulate with all rows in one place."
+    )
+    rows = [np.asarray(sorted(shard), np.int64) for shard in shards]
+    owner = np.empty(exp.graph.rows, np.int64)
+    for number, mine in enumerate(rows):
+        owner[mine] = number
+    boxes: list[queue.Queue[Any]] = [queue.Queue() for _ in rows]
+    failed, errors = threading.Event(), []
+    wires = [_MailWire(number, owner, boxes, failed) for number in range(len(rows))]
+    stop, guard = StopRule(exp.rounds if pause is None else pause), Guard(every=1, replay=False)
+    sessions = [
+        Session(
+            exp,
+            build_net(exp, mine, wire=wire),
+            stop=stop,
+            guard=guard,
+            resume=None if begin is None else begin.select(mine.tolist(), exp.graph),
+        )
+        for mine, wire in zip(rows, wires, strict=True)
+    ]
+    first = 0 if begin is None else begin.t
+    path = torch.empty(stop.rounds - first + 1, exp.graph.rows, exp.problem.n, dtype=exp.torch_dtype)
+
+    def work(session: Session) -> None:
+        mine = torch.from_numpy(session.port.place.rows)
+        try:
+            for snapshot in session:
+                path[snapshot.t - first, mine] = session.state.x
+        except Exception as error:  # noqa: BLE001  (handed to the caller below)
+            errors.append(error)
+            failed.set()
+
+    threads = [threading.Thread(target=work, args=(session,), daemon=True) for session in sessions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    whole = Checkpoint.merge([session.checkpoint() for session in sessions])
+    return ShardedRun(path, Ledger.of(exp.graph, whole.ledger), whole)

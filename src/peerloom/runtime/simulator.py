@@ -1,0 +1,92 @@
+"""All rows in one process: the fast engine for research on one machine, on a CPU or one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..core import Checkpoint, ConfigError, Draws, MemoryWire, Net, Placement, Wire, check_links
+from ..core.events import Observer
+from ..experiment import Experiment
+from .memory import caution_of_size
+from .process import prepare_process
+from .session import Session, Snapshot
+
+__all__ = ["Path", "build_net", "iterate", "simulation"]
+
+Path = Literal["auto", "matrix", "links"]
+
+
+def build_net(
+    exp: Experiment,
+    rows: NDArray[np.int64] | None = None,
+    *,
+    device: str | torch.device = "cpu",
+    wire: Wire | None = None,
+) -> Net:
+    """The port of a process that hosts these rows (all of them by default)."""
+    rows = np.arange(exp.graph.rows) if rows is None else rows
+    place = Placement(rows, exp.graph.rows, _device(device), exp.torch_dtype)
+    workers = place._replace(rows=rows[rows < exp.graph.clients], of=exp.graph.clients)
+    draws = Draws(exp.seed)
+    activity = exp.active_schedule.bind(exp.graph, draws)
+    check_links(exp.algorithm, exp.graph, activity, exp.rounds)
+    return Net(
+        place,
+        exp.graph,
+        activity,
+        exp.message,
+        exp.problem.bind(workers, draws),
+        draws,
+        resources=exp.able.bind(exp.graph, draws),
+        wire=wire,
+    )
+
+
+def iterate(
+    exp: Experiment, *, device: str = "cpu", path: Path = "auto", resume: Checkpoint | None = None
+) -> Iterator[Snapshot]:
+    """Run an experiment step by step: a snapshot after `init` (t = 0) and after every round.
+
+    `path` is how rows are mixed: as a matrix product, link by link, or whichever fits. Both give
+    the same numbers. The run ends by `rounds` and `until_delay`; `until_settled` needs evaluations,
+    which `simulate` makes.
+    """
+    yield from simulation(exp, device=device, path=path, resume=resume)
+
+
+def simulation(
+    exp: Experiment,
+    *,
+    device: str = "cpu",
+    path: Path = "auto",
+    resume: Checkpoint | None = None,
+    observers: Sequence[Observer] = (),
+) -> Session:
+    """A session with all rows in this process."""
+    prepare_process()
+    net = build_net(exp, device=device, wire=_wire(exp, path))
+    caution_of_size(len(net.place.rows), exp.problem.n, net.place.dtype.itemsize)
+    return Session(exp, net, observers=observers, resume=resume)
+
+
+def _wire(exp: Experiment, path: Path) -> Wire | None:
+    if path not in ("auto", "matrix", "links"):
+        raise ConfigError(f"path must be 'auto', 'matrix' or 'links', found '{path}'.")
+    if path == "matrix" and exp.message.fit != "whole":
+        raise ConfigError(f"path 'matrix' needs messages that carry whole rows, which {exp.message!r} does not. Use 'auto'.")
+    return MemoryWire() if path == "links" else None
+
+
+def _device(device: str | torch.device) -> torch.device:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(
+            f"Device '{device}' cannot be used here ({error}). Use 'cpu', or 'cuda' where there is a GPU."
+        ) from error
+    return torch.device(device)

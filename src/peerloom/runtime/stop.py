@@ -1,0 +1,51 @@
+"""When a run ends, as its experiment says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..core import Ledger
+from ..errors import ConfigError
+from ..experiment import Experiment
+
+__all__ = ["StopRule"]
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """After `rounds`; earlier, once the delay is reached or the loss has settled, where those are given."""
+
+    rounds: int
+    delay: float | None = None
+    settled: float | None = None
+    clients: int = 1
+
+    @classmethod
+    def of(cls, exp: Experiment) -> StopRule:
+        """The stop rule of an experiment."""
+        return cls(exp.rounds, exp.until_delay, exp.until_settled, exp.graph.clients)
+
+    def reached(self, t: int, ledger: Ledger) -> Literal["rounds", "delay"] | None:
+        """Why the run ends after round t, None if it goes on; `ledger` is the account of all rows."""
+        if t >= self.rounds:
+            return "rounds"
+        return "delay" if self.delay is not None and ledger.delay() >= self.delay else None
+
+    def has_settled(self, losses: Sequence[float]) -> bool:
+        """Whether f at the averaged model, summed over clients, hardly differs in the last three evaluations.
+
+        `losses` are those of the averaged model, one per evaluation. This is PaME's rule.
+        """
+        if self.settled is None or len(losses) < 3:
+            return False
+        return bool(np.std([self.clients * loss for loss in losses[-3:]]) < self.settled)
+
+    def check_rounds_only(self, why: str) -> None:
+        """Refuse until_delay and until_settled where only rounds can be judged."""
+        given = [name for name in ("delay", "settled") if getattr(self, name) is not None]
+        if given:
+            raise ConfigError(f"until_{given[0]} cannot be judged here: {why}")
