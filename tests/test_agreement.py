@@ -6,7 +6,7 @@ import torch
 from federation import federation, identity
 
 from peerloom.peers.agreement import AGREEMENT, Agreement, Sketch, agreement_channel
-from peerloom.peers.standing import Gauges
+from peerloom.peers.telemetry import Telemetry
 from peerloom.transport import Faults, MemoryNetwork, RunIdentity
 
 RING = [(k, (k + 1) % 5) for k in range(5)]
@@ -37,16 +37,16 @@ class Gossip:
     def start(self, k, client=True):
         self.posts[k] = self.network.endpoint(self.ids[k])
         self.posts[k].start()
-        gauges = Gauges(k, 10, (0,), model=torch.from_numpy(self.models[k]))
-        self.ends[k] = Agreement(self.posts[k], gauges, len(self.models[k]), 3, client)
+        telemetry = Telemetry(k, 10, (0,), model=torch.from_numpy(self.models[k]))
+        self.ends[k] = Agreement(self.posts[k], telemetry, len(self.models[k]), 3, client)
 
     def go(self, times):
         for _ in range(times):
             for k, end in self.ends.items():
-                end._gauges.model = torch.from_numpy(self.models[k])
+                end._telemetry.model = torch.from_numpy(self.models[k])
                 end.exchange()
             self.network.pass_time(0.25)
-        return [end._gauges.consensus for end in self.ends.values()]
+        return [end._telemetry.consensus for end in self.ends.values()]
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_all_learn_the_consensus_error(pairs, faults, models):
     """Small models are their own sketch, so that the estimate goes to the truth itself, whatever the network does."""
     gossip = Gossip(models, pairs, faults)
     assert gossip.go(400 if faults else 150) == pytest.approx([truth(models)] * 5, rel=1e-6)
-    own = [end._gauges.distance for end in gossip.ends.values()]
+    own = [end._telemetry.distance for end in gossip.ends.values()]
     assert own == pytest.approx([float(np.square(x - np.mean(models, axis=0)).sum()) for x in models], rel=1e-6)
 
 
@@ -111,16 +111,16 @@ def test_it_wakes_hardly_more_often_than_it_exchanges(rate, exchanges, monkeypat
     """Every sixteenth round, at least once in two seconds and at most four times a second: in a minute of some rate."""
     now, count = [0.0], [0]
     monkeypatch.setattr("peerloom.peers.agreement.time.monotonic", lambda: now[0])
-    gauges = Gauges(0, 10**9, (0,))
-    agreement = Agreement(None, gauges, 5, 3, True)
+    telemetry = Telemetry(0, 10**9, (0,))
+    agreement = Agreement(None, telemetry, 5, 3, True)
     monkeypatch.setattr(agreement, "exchange", lambda: count.__setitem__(0, count[0] + 1))
     pause, woken = 0.25, 0
     while now[0] + pause < 60.0:
         now[0] += pause
-        gauges.round = int(rate * now[0])
+        telemetry.round = int(rate * now[0])
         pause, woken = agreement.work(), woken + 1
         assert 0.25 <= pause <= 2.0
     assert count[0] == pytest.approx(exchanges, rel=0.1)
     assert woken <= 2.1 * count[0], "it need not look again and again"
-    gauges.round = 10**9
+    telemetry.round = 10**9
     assert agreement.work() is None

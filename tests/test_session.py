@@ -1,6 +1,7 @@
 """One loop over a rule: who drives it, how it ends, who is told."""
 
 import ast
+import json
 import logging
 import subprocess
 import sys
@@ -185,8 +186,8 @@ def test_every_guard_names_the_same_round_and_row(guard, path):
 
 
 def test_saving_is_told():
-    events, session = [], simulation(busy())
-    session._observers.append(events.append)
+    events = []
+    session = simulation(busy(), observers=[events.append])
     session.start()
     session.saved(0, 0.5)
     assert events[-1] == Saved(0, 0.5)
@@ -238,3 +239,24 @@ def test_a_round_that_is_interrupted_leaves_no_trace():
             pass
     assert torch.equal(rest.state.x, whole.state.x)
     assert rest.ledger.messages == whole.ledger.messages
+
+
+def test_the_words_of_the_transport_are_events_and_the_log_says_them(tmp_path):
+    """Every kind that the transport tells of has its event; the log has one line for each, the last for the end."""
+    from peerloom.core.events import Alarm, Late, LinkDown, LinkUp, Refused, RosterChanged
+    from peerloom.peers.telemetry import EventLog, link_event
+    from peerloom.transport import Event as Told
+
+    kinds = {"up": LinkUp, "down": LinkDown, "late": Late, "refused": Refused, "alarm": Alarm, "roster": RosterChanged}
+    lines = []
+    log = EventLog(lines.append, as_json=True)
+    for kind, event in kinds.items():
+        found = link_event(Told(kind, "", f"text of {kind}"))
+        assert type(found) is event
+        log.observe(found)
+    log.observe(RoundDone(3, 0.1))
+    log.observe(Finished(9, "asked"))
+    told = [json.loads(line) for line in lines]
+    assert [line["kind"] for line in told] == [*kinds, "end"]
+    assert told[0]["text"] == "text of up"
+    assert "round 9, stopped; the same command goes on" in told[-1]["text"]

@@ -28,7 +28,7 @@ from ..errors import PeerError
 from ..transport import Channel, Inflow, Outflow, Parcel, Post
 from .background import Background
 from .floats import float_channel, from_body, to_body
-from .standing import Gauges
+from .telemetry import Telemetry
 
 __all__ = ["AGREEMENT", "Agreement", "Mean", "Sketch", "agreement_channel"]
 
@@ -98,10 +98,10 @@ class Mean:
 
 
 class Agreement(Background):
-    """Exchanges values with the neighbours while a peer trains, and puts what it learns into the gauges."""
+    """Exchanges values with the neighbours while a peer trains, and puts what it learns into the telemetry."""
 
-    def __init__(self, post: Post, gauges: Gauges, n: int, seed: int, client: bool) -> None:
-        self._gauges, self._sketch = gauges, Sketch(n, seed)
+    def __init__(self, post: Post, telemetry: Telemetry, n: int, seed: int, client: bool) -> None:
+        self._telemetry, self._sketch = telemetry, Sketch(n, seed)
         self._mean = Mean(post, self._sketch.length + 1, client)
         self._middle: Floats | None = None
         self._round, self._since = 0, time.monotonic()  # of the last exchange
@@ -109,8 +109,8 @@ class Agreement(Background):
 
     def work(self) -> float | None:
         """Exchange, until the last round is done: then peers part, and nothing more may be on its way."""
-        round, now = self._gauges.round, time.monotonic()
-        if round >= self._gauges.rounds:
+        round, now = self._telemetry.round, time.monotonic()
+        if round >= self._telemetry.rounds:
             return None
         rounds, seconds = round - self._round, now - self._since
         each = seconds / rounds if rounds else _LONGEST
@@ -125,12 +125,12 @@ class Agreement(Background):
 
     def exchange(self) -> None:
         """Once with every neighbour."""
-        if self._gauges.model is None:
+        if self._telemetry.model is None:
             return
-        sketch = self._sketch(self._gauges.model.numpy(force=True))
+        sketch = self._sketch(self._telemetry.model.numpy(force=True))
         middle = sketch if self._middle is None else self._middle
         distance = float(np.square(sketch - middle).sum())
         found = self._mean.exchange(np.append(sketch, distance))
         if found is not None:
             self._middle = found[:-1]
-            self._gauges.distance, self._gauges.consensus = distance, max(0.0, float(found[-1]))
+            self._telemetry.distance, self._telemetry.consensus = distance, max(0.0, float(found[-1]))

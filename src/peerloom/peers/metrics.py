@@ -53,7 +53,7 @@ METRICS: dict[str, tuple[str, str]] = {
 
 
 def exposition(facts: dict[str, Any]) -> str:
-    """How a peer stands (see `standing`), in the text format of Prometheus."""
+    """How a peer stands (see `telemetry.snapshot`), in the text format of Prometheus."""
     found: dict[str, list[str]] = {name: [] for name in METRICS}
     for name, labels, value in _samples(facts):
         if value is not None:

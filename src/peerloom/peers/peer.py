@@ -19,7 +19,7 @@ from ..transport import Post, Wanted
 from .folder import PeerFolder
 from .free import FreeWire
 from .shape import Shape
-from .standing import Gauges, TimedWire
+from .telemetry import Telemetry, TimedWire
 from .wire import PostWire, reached_in, reached_memory
 
 __all__ = ["AskedToStop", "PeerRun", "check_stop"]
@@ -62,7 +62,7 @@ class PeerRun:
         folder: PeerFolder,
         shape: Shape,
         *,
-        gauges: Gauges | None = None,
+        telemetry: Telemetry | None = None,
         observers: Sequence[Observer] = (),
         pause: int | None = None,
     ) -> None:
@@ -76,10 +76,10 @@ class PeerRun:
         wire = FreeWire(post, row, shape, began) if shape.free else PostWire(post, row, shape, began, folder.journal())
         if isinstance(wire, PostWire):
             wire.safeguard = self._save
-        self.gauges = gauges or Gauges(row, exp.rounds, tuple(shape.channels))
-        net = build_net(exp, np.array([row]), wire=TimedWire(wire, self.gauges))
-        watchers = [self.gauges.observe, *observers]
-        stop = StopRule(exp.rounds if pause is None else min(pause, exp.rounds))
+        self.telemetry = telemetry or Telemetry(row, exp.rounds, tuple(shape.channels))
+        net = build_net(exp, np.array([row]), wire=TimedWire(wire, self.telemetry))
+        watchers = [self.telemetry.observe, *observers]
+        stop = StopRule(exp.rounds, pause=pause)
         guard = Guard(every=1, replay=False)
         self._session = Session(exp, net, stop=stop, guard=guard, observers=watchers, resume=kept)
 
@@ -101,23 +101,22 @@ class PeerRun:
         except AskedToStop:
             session.request_stop()
             self._save(last=True)
-            self.gauges.status = "stopped"
+            session.close()
             return session
         except PeerError:
             if session.t > self._tried:
                 self._save(last=True)
             raise
         self._save(last=True)
-        done = session.t >= self._exp.rounds
-        if done:
+        if session.finished == "rounds":
             self._part()
         else:
             self._post.settle(None, _GOODBYE)  # neighbours may still wait for this round's parcels
-        self.gauges.status = "done" if done else "stopped"
+        session.close()
         return session
 
     def _look(self, snapshot: Snapshot) -> None:
-        self.gauges.model = self._session.state.x[0]
+        self.telemetry.model = self._session.state.x[0]
         if self._exp.evaluate.due(snapshot.t, self._exp.rounds):
             self._measure(self._session.state.x)
 
@@ -171,12 +170,12 @@ class PeerRun:
 
     def _measure(self, x: Tensor) -> None:
         net = self._session.port
-        found: dict[str, Any] = {"round": net.t, "seconds": time.monotonic() - self.gauges.began}
+        found: dict[str, Any] = {"round": net.t, "seconds": time.monotonic() - self.telemetry.began}
         found["cpu_seconds"] = time.process_time()
         if self._row < net.network.clients:
             judged = net.problem.evaluate(x)
             found["loss"] = float(judged.loss[0])
             found["accuracy"] = None if judged.accuracy is None else float(judged.accuracy[0])
-        found["consensus"] = self.gauges.consensus
+        found["consensus"] = self.telemetry.consensus
         self._folder.measured(found, x[0], net.ledger)
         self._session.evaluated([found])

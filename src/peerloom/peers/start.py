@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..code import Loader, loading_code_by
 from ..config import comparison_from, experiment_to_toml, parse, read_bytes, spec_hash
+from ..core.events import Measured, Observer, Observers
 from ..errors import ConfigError, PeerError, PeerloomError
 from ..experiment import Experiment
 from ..runtime import Session, prepare_process
@@ -26,8 +27,7 @@ from .peer import AskedToStop, PeerRun, check_stop
 from .samples import with_samples
 from .shape import Shape
 from .site_code import SiteCode
-from .standing import Gauges, Herald, standing
-from .voice import Voice
+from .telemetry import EventLog, StatusWriter, Telemetry, link_event, snapshot
 from .watch import RosterWatch
 
 __all__ = [
@@ -151,7 +151,7 @@ def start_peer(
     exp: Experiment,
     site: Site = _USUAL,
     *,
-    on_event: Callable[[Event], None] | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Session:
     """Run this peer's row until the experiment is done; `AskedToStop` ends it earlier."""
     check_stop(exp)
@@ -174,21 +174,25 @@ def start_peer(
     where = parse_address(site.listen or (home.addresses[0] if home.addresses else "127.0.0.1:7400"))
     written = History(folder / "history.jsonl", home.identity.id) if site.history else None
     chosen = shape.settings(site.settings)
-    with Endpoint(home.identity, home.roster, run, folder, where, chosen, on_event, written) as post:
-        gauges = Gauges(row, exp.rounds, tuple(shape.channels))
+    tell = Observers(observers)
+
+    def heard(event: Event) -> None:
+        tell(link_event(event))
+
+    with Endpoint(home.identity, home.roster, run, folder, where, chosen, heard, written) as post:
+        telemetry = Telemetry(row, exp.rounds, tuple(shape.channels))
 
         def look() -> dict[str, Any]:
-            return standing(post, gauges)
+            return snapshot(post, telemetry)
 
         page = MetricsPage(site.metrics, look) if site.metrics else contextlib.nullcontext()
-        with RosterWatch(home, post, shape, began), Herald(folder, gauges, look), page:
+        with RosterWatch(home, post, shape, began), StatusWriter(folder, telemetry, look), page:
             if exp.measures:
-                with gauges.measuring():
+                with telemetry.measuring():
                     exp = measure(exp, row, post, folder, shape)
-                if on_event is not None:
-                    on_event(Event("measured", "", in_words(exp, row)))
-            work = PeerRun(exp, row, post, kept, shape, gauges=gauges, pause=site.pause)
-            with Agreement(post, gauges, exp.problem.n, exp.seed, row < exp.graph.clients):
+                tell(Measured("", in_words(exp, row)))
+            work = PeerRun(exp, row, post, kept, shape, telemetry=telemetry, observers=[tell], pause=site.pause)
+            with Agreement(post, telemetry, exp.problem.n, exp.seed, row < exp.graph.clients):
                 prepare_process(threads=1)  # from here on every round makes and frees the same blocks
                 return work.run()
 
@@ -203,21 +207,19 @@ def serve(folder: Path, file: Path, site: Site = _USUAL, *, log_json: bool = Fal
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask)
-    voice = Voice(say, log_json)
+    log = EventLog(say, log_json)
     prepare_process(threads=1, batch=not site.free, keep_memory=False)
     try:
         home = Home.open(folder)
-        voice.introduce(home.name, home.roster)
+        log.introduce(home.name, home.roster)
         exp = signed_experiment(home, file, site.code or SiteCode(folder))
-        result = start_peer(home, exp, site, on_event=voice.event)
+        start_peer(home, exp, site, observers=[log.observe])
     except AskedToStop:
         return 130
     except PeerloomError as error:
-        voice.say("error", f"error: {error}")
+        log.say("error", f"error: {error}")
         return error.exit_code
     except OSError as error:
-        voice.say("error", f"error: {error}. What was written before is whole: mend that, then start this peer again.")
+        log.say("error", f"error: {error}. What was written before is whole: mend that, then start this peer again.")
         return PeerError.exit_code
-    how = "done" if result.t >= exp.rounds else "stopped; the same command goes on from here"
-    voice.say("end", f"{home.name}: round {result.t}, {how}")
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -12,15 +11,13 @@ import torch
 from torch import Tensor
 
 from ..core import Checkpoint, CheckpointError, Ledger, Net
-from ..core.events import Diverged, Evaluated, Event, Finished, Observer, RoundDone, Saved, Started
+from ..core.events import Diverged, Evaluated, Event, Finished, Observer, Observers, RoundDone, Saved, Started
 from ..core.tensor_file import Array, Pieces
 from ..experiment import Experiment
 from .guard import Guard, diverged, is_finite
 from .stop import StopRule
 
 __all__ = ["DurableWire", "Session", "Snapshot"]
-
-_log = logging.getLogger("peerloom.runtime")
 
 
 @runtime_checkable
@@ -95,7 +92,7 @@ class Session:
         self._exp, self._port, self._guard = exp, port, guard
         self._rule = type(exp.algorithm).__name__
         self._stop = StopRule.of(exp) if stop is None else stop
-        self._observers = list(observers)
+        self._tell = Observers(observers)
         self._resume = resume
         self._wire = port.wire if isinstance(port.wire, DurableWire) else None
         self._asked = False
@@ -125,7 +122,7 @@ class Session:
 
     @property
     def finished(self) -> str | None:
-        """Why the session ended: rounds, delay, settled or asked; None while it goes on."""
+        """Why the session ended: rounds, delay, settled, paused or asked; None while it goes on."""
         return self._end or ("asked" if self._asked else None)
 
     def __iter__(self) -> Iterator[Snapshot]:
@@ -133,7 +130,7 @@ class Session:
         yield self.start()
         while self.finished is None:
             yield self.step()
-        self._tell(Finished(self.t, self.finished))
+        self.close()
 
     @torch.no_grad()
     def start(self) -> Snapshot:
@@ -168,7 +165,7 @@ class Session:
         # One assignment, so that whoever interrupts finds either the round before or this one, whole.
         self._now = self._reach(state)
         self._end = end
-        if self._observers:
+        if self._tell:
             self._tell(RoundDone(port.t, time.monotonic() - begin))
         return Snapshot(port.t, state, port, rule=self._rule)
 
@@ -187,6 +184,10 @@ class Session:
     def request_stop(self) -> None:
         """End after the round that is under way. Any thread may ask."""
         self._asked = True
+
+    def close(self) -> None:
+        """Tell the observers that the session is over. Whoever iterates over it need not."""
+        self._tell(Finished(self.t, self.finished or "asked"))
 
     def checkpoint(self) -> Checkpoint:
         """Where a session can go on: the last round that is done."""
@@ -258,14 +259,6 @@ class Session:
         error = diverged(self._exp, t, self._port.place.rows.tolist(), state.x)
         self._tell(Diverged(t, error.row, str(error)))
         raise error
-
-    def _tell(self, event: Event) -> None:
-        for observer in list(self._observers):
-            try:
-                observer(event)
-            except Exception:  # noqa: BLE001  (whatever it raises, the run goes on)
-                _log.exception("An observer failed at %s and is told nothing more.", event)
-                self._observers.remove(observer)
 
 
 def _arrays(state: Any) -> dict[str, Array]:

@@ -96,7 +96,7 @@ def run_sharded(
     boxes: list[queue.Queue[Any]] = [queue.Queue() for _ in rows]
     failed, errors = threading.Event(), []
     wires = [_MailWire(number, owner, boxes, failed) for number in range(len(rows))]
-    stop, guard = StopRule(exp.rounds if pause is None else pause), Guard(every=1, replay=False)
+    stop, guard = StopRule(exp.rounds, pause=pause), Guard(every=1, replay=False)
     sessions = [
         Session(
             exp,
@@ -108,7 +108,7 @@ def run_sharded(
         for mine, wire in zip(rows, wires, strict=True)
     ]
     first = 0 if begin is None else begin.t
-    path = torch.empty(stop.rounds - first + 1, exp.graph.rows, exp.problem.n, dtype=exp.torch_dtype)
+    path = torch.empty((pause or exp.rounds) - first + 1, exp.graph.rows, exp.problem.n, dtype=exp.torch_dtype)
 
     def work(session: Session) -> None:
         mine = torch.from_numpy(session.port.place.rows)

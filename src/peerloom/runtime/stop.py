@@ -23,16 +23,20 @@ class StopRule:
     delay: float | None = None
     settled: float | None = None
     clients: int = 1
+    pause: int | None = None
+    """A round to stop after without being done, for another session to go on."""
 
     @classmethod
     def of(cls, exp: Experiment) -> StopRule:
         """The stop rule of an experiment."""
         return cls(exp.rounds, exp.until_delay, exp.until_settled, exp.graph.clients)
 
-    def reached(self, t: int, ledger: Ledger) -> Literal["rounds", "delay"] | None:
+    def reached(self, t: int, ledger: Ledger) -> Literal["rounds", "delay", "paused"] | None:
         """Why the run ends after round t, None if it goes on; `ledger` is the account of all rows."""
         if t >= self.rounds:
             return "rounds"
+        if self.pause is not None and t >= self.pause:
+            return "paused"
         return "delay" if self.delay is not None and ledger.delay() >= self.delay else None
 
     def has_settled(self, losses: Sequence[float]) -> bool:

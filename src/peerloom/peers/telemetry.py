@@ -1,7 +1,8 @@
-"""How a running peer stands: what it counts while it works, as one document for people, files and metrics."""
+"""What a running peer counts, as one document for people, files and metrics; and what it says in its log."""
 
 from __future__ import annotations
 
+import json
 import logging
 import resource
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,23 +20,38 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core import Cargo, Delivery, Links
-from ..core.events import Evaluated, Event, RoundDone, Saved, Started
+from ..core.events import (
+    Alarm,
+    Evaluated,
+    Event,
+    Finished,
+    Late,
+    LinkDown,
+    LinkUp,
+    PeerEvent,
+    Refused,
+    RosterChanged,
+    RoundDone,
+    Saved,
+    Started,
+)
 from ..errors import PeerloomError
-from ..transport import LinkState, Post
+from ..transport import Event as TransportEvent
+from ..transport import LinkState, Post, Roster
 from .background import Background
 from .free import FreeWire
 from .status import WORKING, write_status
 from .wire import PostWire
 
-__all__ = ["Gauges", "Herald", "TimedWire", "standing"]
+__all__ = ["EventLog", "StatusWriter", "Telemetry", "TimedWire", "link_event", "snapshot"]
 
 _log = logging.getLogger("peerloom.peers")
-_EVERY = 1.0  # seconds between two words on how a peer stands
+_EVERY = 1.0  # seconds between two writes of the status file
 
 
 @dataclass
-class Gauges:
-    """What a row counts while it runs. One thread writes; others read whenever they like."""
+class Telemetry:
+    """What a row counts while it runs: an observer of its session. Other threads read it at any time."""
 
     row: int
     rounds: int
@@ -75,13 +92,15 @@ class Gauges:
                 self.last = dict(metrics)
             case Saved(t, seconds):
                 self.checkpoint_round, self.checkpoint_seconds, self.checkpoint_at = t, seconds, time.monotonic()
+            case Finished(_, why):
+                self.status = "done" if why == "rounds" else "stopped"
 
 
 class TimedWire:
     """A wire that notes how long mixings take: sending, and above all waiting for neighbours."""
 
-    def __init__(self, wire: PostWire | FreeWire, gauges: Gauges) -> None:
-        self._wire, self._gauges = wire, gauges
+    def __init__(self, wire: PostWire | FreeWire, telemetry: Telemetry) -> None:
+        self._wire, self._telemetry = wire, telemetry
         self.resume, self.memory = wire.resume, wire.memory
 
     def swap(
@@ -94,43 +113,43 @@ class TimedWire:
         cargo: tuple[Cargo, ...],
     ) -> Delivery:
         """As the wire below does it."""
-        gauges = self._gauges
-        gauges.waiting_since = begin = time.monotonic()
+        telemetry = self._telemetry
+        telemetry.waiting_since = begin = time.monotonic()
         try:
             return self._wire.swap(tag, links, out, payload, into, cargo)
         finally:
-            gauges.wait_seconds += time.monotonic() - begin
-            gauges.waiting_since = None
+            telemetry.wait_seconds += time.monotonic() - begin
+            telemetry.waiting_since = None
 
 
-def standing(post: Post, gauges: Gauges) -> dict[str, Any]:
+def snapshot(post: Post, telemetry: Telemetry) -> dict[str, Any]:
     """Everything that is known of a peer right now, as plain values."""
-    now, since = time.monotonic(), gauges.waiting_since
-    running = gauges.status == "running"
+    now, since = time.monotonic(), telemetry.waiting_since
+    running = telemetry.status == "running"
     return {
-        "status": gauges.status,
-        "round": gauges.round,
-        "rounds": gauges.rounds,
-        "rounds_per_second": (gauges.round - gauges.first) / max(now - gauges.began, 1e-9) if running else 0.0,
-        "row": gauges.row,
+        "status": telemetry.status,
+        "round": telemetry.round,
+        "rounds": telemetry.rounds,
+        "rounds_per_second": (telemetry.round - telemetry.first) / max(now - telemetry.began, 1e-9) if running else 0.0,
+        "row": telemetry.row,
         "incarnation": post.incarnation,
         "roster": {"version": post.roster.version, "epoch": post.roster.epoch, "members": len(post.roster.members)},
         "seconds": {
-            "running": now - gauges.began,
-            "compute": gauges.compute_seconds,
-            "wait": gauges.wait_seconds,
+            "running": now - telemetry.began,
+            "compute": telemetry.compute_seconds,
+            "wait": telemetry.wait_seconds,
             "waiting": 0.0 if since is None else now - since,
         },
         "checkpoint": {
-            "round": gauges.checkpoint_round,
-            "seconds": gauges.checkpoint_seconds,
-            "age": None if gauges.checkpoint_at is None else now - gauges.checkpoint_at,
+            "round": telemetry.checkpoint_round,
+            "seconds": telemetry.checkpoint_seconds,
+            "age": None if telemetry.checkpoint_at is None else now - telemetry.checkpoint_at,
         },
         "peak_bytes": _peak_bytes(),
         "refusals": post.refusals(),
-        "last": gauges.last,
-        "agreement": {"consensus": gauges.consensus, "distance": gauges.distance},
-        "links": [_link(post, gauges, link) for link in post.links()],
+        "last": telemetry.last,
+        "agreement": {"consensus": telemetry.consensus, "distance": telemetry.distance},
+        "links": [_link(post, telemetry, link) for link in post.links()],
     }
 
 
@@ -140,8 +159,11 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _link(post: Post, gauges: Gauges, link: LinkState) -> dict[str, Any]:
-    tally, rounds = link.tally, [parcel.round for channel in gauges.channels if (parcel := post.newest(link.peer, channel))]
+def _link(post: Post, telemetry: Telemetry, link: LinkState) -> dict[str, Any]:
+    tally, rounds = (
+        link.tally,
+        [parcel.round for channel in telemetry.channels if (parcel := post.newest(link.peer, channel))],
+    )
     return {
         "peer": link.name,
         "direction": link.direction,
@@ -149,7 +171,7 @@ def _link(post: Post, gauges: Gauges, link: LinkState) -> dict[str, Any]:
         "since": link.since,
         "rtt": link.rtt,
         "unacked_age": link.unacked_age,
-        "lag": max(0, gauges.round - max(rounds)) if rounds and link.direction == "in" else None,
+        "lag": max(0, telemetry.round - max(rounds)) if rounds and link.direction == "in" else None,
         "frames": dict(link.frames),
         "bytes": dict(link.bytes),
         "reconnects": dict(link.reconnects),
@@ -159,13 +181,13 @@ def _link(post: Post, gauges: Gauges, link: LinkState) -> dict[str, Any]:
     }
 
 
-class Herald(Background):
-    """Writes down every second how a peer stands, also while it waits for others; its last word says how it ended."""
+class StatusWriter(Background):
+    """Writes the status file every second, also while the peer waits; the last status says how it ended."""
 
-    def __init__(self, folder: Path, gauges: Gauges, look: Callable[[], dict[str, Any]]) -> None:
-        self._folder, self._gauges, self._look = folder, gauges, look
+    def __init__(self, folder: Path, telemetry: Telemetry, look: Callable[[], dict[str, Any]]) -> None:
+        self._folder, self._telemetry, self._look = folder, telemetry, look
         self._trouble = False
-        super().__init__("herald", _EVERY)
+        super().__init__("status", _EVERY)
 
     def __enter__(self) -> Self:
         self._write({})
@@ -173,9 +195,9 @@ class Herald(Background):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         super().__exit__(kind, error, trace)
-        if error is not None and self._gauges.status in WORKING:
-            self._gauges.status = "failed" if isinstance(error, PeerloomError | OSError) else "stopped"
-        self._write({"error": str(error)} if self._gauges.status == "failed" else {})
+        if error is not None and self._telemetry.status in WORKING:
+            self._telemetry.status = "failed" if isinstance(error, PeerloomError | OSError) else "stopped"
+        self._write({"error": str(error)} if self._telemetry.status == "failed" else {})
 
     def work(self) -> float:
         """Write once."""
@@ -191,3 +213,41 @@ class Herald(Background):
             if not self._trouble:
                 _log.warning("The status cannot be written: %s", error)
             self._trouble = True
+
+
+_LINK_EVENTS = {each.kind: each for each in (LinkUp, LinkDown, Late, Refused, Alarm, RosterChanged)}
+
+
+def link_event(event: TransportEvent) -> PeerEvent:
+    """What the transport tells, as an event of the run."""
+    return _LINK_EVENTS[event.kind](event.peer, event.text)
+
+
+class EventLog:
+    """An observer that writes a line of text per change, or with `as_json` an object: at, peer, kind, about, text."""
+
+    def __init__(self, write: Callable[[str], None], as_json: bool = False) -> None:
+        self._write, self._as_json = write, as_json
+        self._peer, self._roster = "", None  # type: tuple[str, Roster | None]
+
+    def introduce(self, peer: str, roster: Roster) -> None:
+        """Say whose log it is, and by which names others are called."""
+        self._peer, self._roster = peer, roster
+
+    def observe(self, event: Event) -> None:
+        """Write what is of interest to people."""
+        match event:
+            case PeerEvent(peer=peer, text=text):
+                about = self._roster.name(peer) if peer and self._roster is not None else ""
+                self.say(event.kind, text, about)
+            case Finished(t, why):
+                how = "done" if why == "rounds" else "stopped; the same command goes on from here"
+                self.say("end", f"{self._peer}: round {t}, {how}")
+
+    def say(self, kind: str, text: str, about: str = "") -> None:
+        """Write one line."""
+        if not self._as_json:
+            self._write(text)
+            return
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._write(json.dumps({"at": at, "peer": self._peer, "kind": kind, "about": about, "text": text}))
