@@ -26,7 +26,7 @@ from peerloom.peers.folder import PeerFolder
 from peerloom.peers.start import run_folder
 from peerloom.peers.status import read_status
 from peerloom.runs import RunFolder
-from peerloom.runtime import build_net, iterate
+from peerloom.runtime import build_port, iterate
 from peerloom.transport import Home, check_histories, read_history
 
 from .ends import until
@@ -60,7 +60,7 @@ def experiment(rounds: int, rule: str = "SpodGT", clients: int = 4, features: in
 
 def gradients(exp: Experiment, x: torch.Tensor) -> torch.Tensor:
     """Every row's gradient at one model."""
-    net = build_net(exp)
+    net = build_port(exp)
     return net.grad(x.to(net.place.dtype).reshape(1, -1).expand(exp.graph.rows, -1).contiguous())
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 import peerloom as pl
-from peerloom.core import Net, Requirements
+from peerloom.core import Port, Requirements
 
 
 class State(NamedTuple):
@@ -24,14 +24,14 @@ class Momentum:
     beta: float = 0.9
     needs: ClassVar[Requirements] = Requirements(symmetric=True)
 
-    def init(self, x: Tensor, net: Net) -> State:
+    def init(self, x: Tensor, port: Port) -> State:
         """Start without momentum."""
         return State(x, 0 * x)
 
-    def step(self, s: State, net: Net) -> State:
+    def step(self, s: State, port: Port) -> State:
         """One round of the equation above."""
-        m = self.beta * s.m + net.grad(s.x, net.active())
-        return State(net.mix(s.x - self.lr * m), m)
+        m = self.beta * s.m + port.grad(s.x, port.active())
+        return State(port.mix(s.x - self.lr * m), m)
 
 
 if __name__ == "__main__":

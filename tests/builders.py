@@ -13,7 +13,7 @@ from peerloom.core import Checkpoint, Ledger, Requirements
 from peerloom.datasets import CATALOGUE, locate
 from peerloom.experiment import Experiment
 from peerloom.problems import Quadratic
-from peerloom.runtime import build_net, iterate
+from peerloom.runtime import build_port, iterate
 from peerloom.schedules import Explicit
 
 
@@ -57,13 +57,13 @@ def checkpoint_at(exp, t, state):
 
 
 def net_with_links(graph, fires, wire):
-    """A net whose links fire in every round exactly where `fires` [m, m] (receiver first) says."""
-    schedule = Explicit(links=np.stack([fires, fires]))
-    return build_net(experiment(graph, _AnyGraph(), schedule=schedule, rounds=1), wire=wire)
+    """A port whose links fire in every round exactly where `fires` [m, m] (receiver first) says."""
+    exp = experiment(graph, _AnyGraph(), schedule=Explicit(links=np.stack([fires, fires])), rounds=1)
+    return build_port(exp, mixer="matrix" if wire is None else "links", wire=wire)
 
 
 class _AnyGraph:
-    """A rule that asks nothing of the graph; only its net is used."""
+    """A rule that asks nothing of the graph; only its port is used."""
 
     needs = Requirements()
 

@@ -18,13 +18,13 @@ from test_peers import experiment, run_in_memory
 
 import peerloom as pl
 from peerloom.config import spec_hash
-from peerloom.core import Checkpoint, CheckpointError, DamagedError, Ledger, MemoryWire
+from peerloom.core import Checkpoint, CheckpointError, DamagedError, Ledger
 from peerloom.core.events import each_round
 from peerloom.peers.decisions import Decision
 from peerloom.peers.federation import Federation
 from peerloom.peers.folder import PeerFolder
 from peerloom.runs import RunFolder
-from peerloom.runtime import Session, StopRule, build_net, simulation
+from peerloom.runtime import Session, StopRule, build_port, simulation
 from peerloom.runtime.shards import run_sharded
 
 OLD = Path(__file__).parent / "data" / "run-0.1"
@@ -32,7 +32,7 @@ OLD = Path(__file__).parent / "data" / "run-0.1"
 
 def until(exp, t, begin=None):
     """A session of all rows, link by link, after round t."""
-    session = Session(exp, build_net(exp, wire=MemoryWire()), stop=StopRule(t), resume=begin)
+    session = Session(exp, build_port(exp, mixer="links"), stop=StopRule(t), resume=begin)
     for _ in session:
         pass
     return session

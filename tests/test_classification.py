@@ -12,7 +12,7 @@ from peerloom import graphs
 from peerloom.core import ConfigError, Draws, Placement
 from peerloom.problems import IID, L1, MLP, BySize, Classification, Dataset, Labels, Linear, blobs, linear_regression
 from peerloom.problems.strategies import LargeBatches
-from peerloom.runtime import build_net
+from peerloom.runtime import build_port
 
 CLIENTS = 4
 BLOBS = blobs(samples=200, features=5, classes=3)
@@ -125,7 +125,7 @@ def test_large_batches_give_the_same_gradients_one_by_one(model, monkeypatch):
 )
 def test_only_active_rows_are_computed(model, strategy):
     problem = Classification(model, BLOBS, batch=3, strategy=strategy)
-    net = build_net(experiment(graphs.ring(4), problem=problem))
+    net = build_port(experiment(graphs.ring(4), problem=problem))
     asked = []
     right = net.problem._gradients.gradients
 

@@ -11,7 +11,7 @@ import peerloom as pl
 from peerloom.core import Draws, Trip
 from peerloom.errors import ConfigError
 from peerloom.messages import ANQ, Dense, Quantised, RandK, Sign, SignTopK, TopK
-from peerloom.runtime import build_net, iterate
+from peerloom.runtime import build_port, iterate
 
 M, N = 6, 5
 GRAPH = pl.graphs.small_world(M, degree=2, rewire=0.5, seed=1)
@@ -210,7 +210,7 @@ def test_a_zero_row_is_packed_as_zero():
 
 
 def test_two_differences_of_a_round_are_compressed_independently():
-    net = build_net(experiment(pl.algorithms.BEER(0.05), RandK(0.4)))
+    net = build_port(experiment(pl.algorithms.BEER(0.05), RandK(0.4)))
     net.t, x = 1, torch.ones(M, N, dtype=torch.float64)
     assert not torch.equal(net.compress(x).value, net.compress(x).value)
 

@@ -120,19 +120,19 @@ class Tracking:
     lr: float = 0.05
     needs = Requirements()
 
-    def init(self, x, net):
-        return Pair(x, net.grad(x))
+    def init(self, x, port):
+        return Pair(x, port.grad(x))
 
-    def step(self, s, net):
-        x, y = net.mix(pull(s.x), push(s.y))
+    def step(self, s, port):
+        x, y = port.mix(pull(s.x), push(s.y))
         x = x - self.lr * y
-        return Pair(x, y + 0.1 * net.grad(x, net.active()) + 0.01 * net.draw("noise") * net.own(2.0))
+        return Pair(x, y + 0.1 * port.grad(x, port.active()) + 0.01 * port.uniform("noise") * port.constant(2.0))
 
 
 @dataclass(frozen=True)
 class Averaging(Tracking):
-    def step(self, s, net):
-        return Pair(net.mix(average(s.x)) - self.lr * net.grad(s.x), s.y)
+    def step(self, s, port):
+        return Pair(port.mix(average(s.x)) - self.lr * port.grad(s.x), s.y)
 
 
 def test_rules_of_other_kinds_pass():
@@ -141,52 +141,52 @@ def test_rules_of_other_kinds_pass():
 
 
 class Meddling(Tracking):
-    def step(self, s, net):
+    def step(self, s, port):
         return Pair(s.x - 0.1 * s.x.mean(dim=0), s.y)
 
 
 class InPlace(Tracking):
-    def step(self, s, net):
+    def step(self, s, port):
         s.x.mul_(0.9)
         return s
 
 
 class Remembering(Tracking):
-    def step(self, s, net):
+    def step(self, s, port):
         seen = self.__dict__.setdefault("seen", [])
-        seen.append(net.t)
+        seen.append(port.t)
         return Pair(s.x + len(seen), s.y)
 
 
 class GlobalChance(Tracking):
-    def step(self, s, net):
+    def step(self, s, port):
         return Pair(s.x + 0 * torch.rand(1, dtype=s.x.dtype), s.y)
 
 
 class NotNamed(Tracking):
-    def init(self, x, net):
+    def init(self, x, port):
         return (x, x)
 
 
 class WrongOrder(Tracking):
-    def init(self, x, net):
+    def init(self, x, port):
         return NamedTuple("Swapped", [("y", torch.Tensor), ("x", torch.Tensor)])(x, x)
 
-    def step(self, s, net):
+    def step(self, s, port):
         return s
 
 
 class ByPosition(Tracking):
     """Uses a row's position in the process where its number among all was meant."""
 
-    def step(self, s, net):
+    def step(self, s, port):
         return Pair(s.x + torch.arange(len(s.x), dtype=s.x.dtype)[:, None], s.y)
 
 
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        (Meddling, "rows may meet in net.mix only"),
+        (Meddling, "rows may meet in port.mix only"),
         (InPlace, "in place"),
         (Remembering, "keep all memory in the state"),
         (GlobalChance, "torch's own generator"),

@@ -15,7 +15,7 @@ from peerloom.algorithms import DGD, DFedAvg, DSpodFL, RandomizedGossip, Sporadi
 from peerloom.core import ConfigError, Draws
 from peerloom.core.rates import InverseSqrt, Pieces
 from peerloom.problems import Classification, Labels, blobs
-from peerloom.runtime import build_net
+from peerloom.runtime import build_port
 from peerloom.schedules import Always, Bernoulli, Explicit, distributions
 
 PRESETS = [DSpodFL, DGD, RandomizedGossip, SporadicSGD, DFedAvg]
@@ -51,7 +51,7 @@ def test_the_step_may_change_with_the_round():
 
 def matrices(graph, schedule, rounds, seed=0):
     """P of each round, as the net applies it: what becomes of the identity."""
-    net = build_net(experiment(graph, schedule=schedule, problem=quadratic(graph.rows), seed=seed))
+    net = build_port(experiment(graph, schedule=schedule, problem=quadratic(graph.rows), seed=seed))
     found = []
     for net.t in range(1, rounds + 1):
         found.append(net.mix(torch.eye(graph.rows, dtype=torch.float64)).numpy())

@@ -18,7 +18,7 @@ from peerloom.peers.decisions import Decision, Journal
 from peerloom.peers.folder import PeerFolder
 from peerloom.peers.replay import DecisionsWire
 from peerloom.peers.sent import Sent, SentLog
-from peerloom.runtime import build_net
+from peerloom.runtime import build_port
 from peerloom.transport import Receipt
 
 MESSAGES = [Dense(), Coordinates(0.5, per_pair=True)]
@@ -49,7 +49,7 @@ def test_a_late_row_moves_its_receiver_by_the_difference_of_that_time(message):
     graph = pl.graphs.path(3)
     rule = pl.algorithms.DSGT(lr=0.1)
     exp = pl.Experiment(graph, pl.testing.random_quadratic(3, 6), rule, message=message, rounds=2, dtype="float64")
-    net, a = build_net(exp, wire=OneLate()), graph.peers.matrix()
+    net, a = build_port(exp, mixer="links", wire=OneLate()), graph.peers.matrix()
     x = [torch.from_numpy(np.random.default_rng(0).normal(size=(3, 6)))]
     for net.t in (1, 2):
         x.append(net.mix(x[-1]))
@@ -70,7 +70,7 @@ def mask_of(exp, t):
     """Which coordinates each link carries in round t: those in which a row of ones is heard."""
     found = {}
     for j in range(3):
-        net, ones = build_net(exp, wire=pl.core.MemoryWire()), torch.zeros(3, 6, dtype=torch.float64)
+        net, ones = build_port(exp, mixer="links"), torch.zeros(3, 6, dtype=torch.float64)
         net.t, ones[j] = t, 1.0
         moved = net.mix(ones)
         found |= {(i, j): (moved[i] != 0).to(torch.float64) for i in range(3) if i != j}
@@ -117,7 +117,7 @@ def check_mean(exp, folder, results):
     """DEPOSITUM's trackers, with what is still to be moved, sum to beta times the gradients, and that is remembered."""
     decisions = decisions_of(exp, folder)
     told = DecisionsWire(decisions, keeps_mean=True)
-    net = build_net(exp, wire=told)
+    net = build_port(exp, mixer="links", wire=told)
     state = exp.algorithm.init(exp.start(range(exp.graph.rows)).to(net.place.dtype), net)
     for net.t in range(1, exp.rounds + 1):
         state = exp.algorithm.step(state, net)

@@ -9,7 +9,7 @@ from oracles import delays, fired_matrix, neighbours
 from peerloom import graphs
 from peerloom.algorithms import DGD, DFedAvg, DSpodFL, RandomizedGossip, SpodGT, SporadicSGD
 from peerloom.core import Draws, Ledger, MemoryWire, pull, push
-from peerloom.runtime import build_net
+from peerloom.runtime import build_port
 from peerloom.schedules import Always, Bernoulli, Explicit, distributions
 
 GRAPH = graphs.geometric(7, radius=0.5, seed=2)
@@ -98,7 +98,7 @@ def test_a_dense_message_has_one_word_per_coordinate(dtype, size):
 
 @pytest.mark.parametrize("wire", [None, MemoryWire()], ids=["matrix", "links"])
 def test_one_mix_is_one_message_whatever_it_carries(wire):
-    net = build_net(experiment(GRAPH, schedule=Always()), wire=wire)
+    net = build_port(experiment(GRAPH, schedule=Always()), mixer="matrix" if wire is None else "links", wire=wire)
     x = torch.zeros(7, 3, dtype=torch.float64)
     net.mix(pull(x), push(x[:, :2]))
     assert net.ledger.messages == len(GRAPH.peers)
@@ -120,7 +120,7 @@ def test_a_row_without_neighbours_waits_for_nobody():
 
 
 def test_a_copy_no_longer_follows_the_run():
-    net = build_net(experiment(GRAPH))
+    net = build_port(experiment(GRAPH))
     x = torch.zeros(7, 3, dtype=torch.float64)
     net.grad(x)
     net.mix(x)

@@ -6,7 +6,7 @@ import torch
 
 import peerloom as pl
 from peerloom.errors import ConfigError
-from peerloom.runtime import build_net, iterate
+from peerloom.runtime import build_port, iterate
 
 M, N, K = 6, 4, 3
 GRAPH = pl.graphs.small_world(M, degree=4, rewire=0.3, seed=1)
@@ -173,7 +173,7 @@ def test_local_and_hierarchical_sgd_let_everyone_compute():
 def test_every_local_step_has_a_batch_of_its_own_and_repeats_on_demand():
     data = pl.problems.Classification("softmax", batch=2)
     exp = pl.Experiment(pl.graphs.ring(4), data, pl.algorithms.DFedAvgM(0.1, K=3), rounds=2, dtype="float64")
-    net = build_net(exp)
+    net = build_port(exp)
     net.t, x = 1, exp.start(range(4))
     with torch.no_grad():
         first, second, again = (net.grad(x, batch=k) for k in (0, 1, 0))

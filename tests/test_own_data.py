@@ -15,7 +15,7 @@ from peerloom.errors import ConfigError, DataError
 from peerloom.peers.federation import Federation
 from peerloom.peers.samples import with_samples
 from peerloom.problems.own import fill, own, read_samples
-from peerloom.runtime import build_net
+from peerloom.runtime import build_port
 
 FILE = """
 rounds = 5
@@ -91,7 +91,7 @@ def test_it_cannot_be_simulated(tmp_path):
     with pytest.raises(ConfigError, match="start each peer by itself"):
         Federation(experiment(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    for engine in (pl.simulate, build_net):
+    for engine in (pl.simulate, build_port):
         with pytest.raises(ConfigError, match="peer start FILE --data"):
             engine(experiment())
 
@@ -200,6 +200,6 @@ def test_a_hub_needs_no_samples():
     graph = pl.testing.graph_for(rule)
     for data in (pl.problems.digits(), own(64, 10)):
         exp = pl.Experiment(graph, pl.problems.Classification("softmax", data), rule, rounds=2)
-        build_net(with_samples(exp, graph.rows - 1, ""), np.array([graph.rows - 1]))
+        build_port(with_samples(exp, graph.rows - 1, ""), np.array([graph.rows - 1]))
     with pytest.raises(ConfigError, match="hubs have no data"):
         with_samples(exp, graph.rows - 1, "x.csv")

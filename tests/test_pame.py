@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, strategies
 
 import peerloom as pl
-from peerloom.core import Draws, MemoryWire, Trip, push
+from peerloom.core import Draws, Trip, push
 from peerloom.errors import ConfigError
 from peerloom.messages import Coordinates
-from peerloom.runtime import build_net, iterate
+from peerloom.runtime import build_port, iterate
 from peerloom.schedules import Bernoulli, Explicit, Sampled, Split
 
 GRAPH = pl.graphs.regular(8, degree=4, seed=3)
@@ -211,7 +211,7 @@ def test_pushing_part_of_a_row_conserves_mass_in_every_coordinate(seed, p):
         graph=graph, problem=pl.testing.random_quadratic(6, 6), schedule=Bernoulli(links=p), x0=None, seed=seed,
         message=Coordinates(0.4), algorithm=pl.algorithms.SpodGT(0.1),
     )  # fmt: skip
-    net = build_net(exp, wire=MemoryWire())
+    net = build_port(exp, mixer="links")
     net.t = 1
     y = torch.from_numpy(np.random.default_rng(seed).normal(size=(6, 6)))
     np.testing.assert_allclose(net.mix(push(y)).sum(dim=0).numpy(), y.sum(dim=0).numpy(), atol=1e-12)

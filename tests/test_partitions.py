@@ -11,7 +11,7 @@ from peerloom.core import ConfigError, Draws
 from peerloom.experiment import Experiment
 from peerloom.graphs import ring
 from peerloom.problems import IID, BySize, Classification, Dataset, Dirichlet, Groups, Labels, Natural
-from peerloom.runtime import build_net
+from peerloom.runtime import build_port
 
 seeds = st.integers(0, 10**6)
 
@@ -144,10 +144,10 @@ def test_natural_needs_owners_and_uses_them_not_the_labels():
     x = np.arange(12.0).reshape(6, 2)
     data = Dataset.of(x, [0, 1, 0, 1, 0, 1], owners=["b", "a", "a", "c", "b", "b"])
     exp = Experiment(graph=ring(3), problem=Classification("softmax", data, Natural()), algorithm=DSpodFL(lr=0.1))
-    assert [part.tolist() for part in build_net(exp).problem.parts] == [[1, 2], [0, 4, 5], [3]]
+    assert [part.tolist() for part in build_port(exp).problem.parts] == [[1, 2], [0, 4, 5], [3]]
     plain = Classification("softmax", Dataset.of(x, [0, 1, 0, 1, 0, 1]), Natural())
     with pytest.raises(ConfigError, match="owners, which 'own' have not"):
-        build_net(Experiment(graph=ring(3), problem=plain, algorithm=DSpodFL(lr=0.1)))
+        build_port(Experiment(graph=ring(3), problem=plain, algorithm=DSpodFL(lr=0.1)))
 
 
 def first_shards(y, seed, clients, per_client):

@@ -34,7 +34,7 @@ from peerloom.peers.shape import Shape
 from peerloom.peers.start import check_deadline, check_free, check_roster
 from peerloom.peers.wire import _once, _stacked, _unstacked
 from peerloom.runs import RunFolder
-from peerloom.runtime import build_net, iterate
+from peerloom.runtime import build_port, iterate
 from peerloom.schedules import Bernoulli
 from peerloom.testing import graph_for
 from peerloom.transport import (
@@ -192,7 +192,7 @@ def test_no_mass_is_lost_whatever_is_late_and_whoever_crashes(seed, crashes, dea
 def owed(exp, decisions):
     """The mass that left its sender, was not there in time, and has not come since: b_ij y_j of every such parcel."""
     wire = DecisionsWire(decisions)
-    net = build_net(exp, wire=wire)
+    net = build_port(exp, mixer="links", wire=wire)
     state = exp.algorithm.init(exp.start(range(exp.graph.rows)).to(net.place.dtype), net)
     for net.t in range(1, exp.rounds + 1):
         state = exp.algorithm.step(state, net)
@@ -321,7 +321,11 @@ def alone(row, identities):
     )  # fmt: skip
     roster = roster_for(graph, identities)
     post = HeardBy(roster, roster.members[row].id)
-    return exp, post, build_net(exp, np.array([row]), wire=FreeWire(post, row, Shape.of(exp, free=True), roster))
+    return (
+        exp,
+        post,
+        build_port(exp, np.array([row]), mixer="links", wire=FreeWire(post, row, Shape.of(exp, free=True), roster)),
+    )
 
 
 def test_a_free_hub_averages_the_newest_of_every_worker(identities):

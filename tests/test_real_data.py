@@ -11,7 +11,7 @@ from peerloom.core import ConfigError, DataError
 from peerloom.problems import DATA, Classification, Natural, cifar10, emnist_letters, heart_disease, mnist, mnist_writers
 from peerloom.problems.records import _ATTRIBUTES
 from peerloom.registry import build, describe
-from peerloom.runtime import build_net
+from peerloom.runtime import build_port
 
 SHAPES = {
     "a9a": ((32_561, 123), 16_281, 2),
@@ -85,7 +85,7 @@ def test_writers_own_their_digits():
         algorithm=pl.algorithms.DGD(lr=0.01),
         rounds=1,
     )
-    assert [len(part) for part in build_net(exp).problem.parts] == np.bincount(few.owners).tolist()
+    assert [len(part) for part in build_port(exp).problem.parts] == np.bincount(few.owners).tolist()
     with pytest.raises(ConfigError, match="1 to 539"):
         mnist_writers(writers=540)
 
@@ -204,7 +204,7 @@ def test_a_hundred_clients_share_one_copy():
     data = DATA["fashion-mnist"]()
     problem = Classification("svm", data, pl.problems.IID())
     exp = pl.Experiment(graph=pl.graphs.ring(100), problem=problem, algorithm=pl.algorithms.DGD(lr=0.01), rounds=1)
-    local = build_net(exp).problem
+    local = build_port(exp).problem
     assert local._inputs.data_ptr() == torch.from_numpy(data.x).data_ptr()
     assert local._test_inputs.data_ptr() == torch.from_numpy(data.test_x).data_ptr()
 

@@ -25,7 +25,7 @@ from peerloom.peers.replay import replay
 from peerloom.peers.shape import Shape
 from peerloom.peers.start import run_folder
 from peerloom.peers.watch import RosterWatch
-from peerloom.runtime import build_net
+from peerloom.runtime import build_port
 from peerloom.transport import (
     Endpoint,
     Faults,
@@ -244,7 +244,7 @@ def test_the_others_finish_without_a_removed_peer_and_can_be_replayed(name, dead
     made = {row: read_decisions(path) if path.exists() else [] for row, path in files.items()}
     assert {row for row, made in made.items() for d in made if (d.kind, d.row) == ("unheard", 3)} == neighbours(exp, 3)
     state, ledger = replay(exp, made)
-    links, live = exp.graph.peers, build_net(exp).activity
+    links, live = exp.graph.peers, build_port(exp).activity
     for row in (0, 1, 2, 4, 5, 6):
         assert ends[row].finished, ends[row]
         assert torch.equal(ends[row].state.x[0], state.x[row]), row

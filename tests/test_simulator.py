@@ -14,7 +14,7 @@ from peerloom.algorithms import DGD, DSpodFL
 from peerloom.core import Caution, ConfigError, DivergedError
 from peerloom.experiment import Evaluate, Experiment
 from peerloom.problems import Classification, Quadratic, blobs
-from peerloom.runtime import build_net, iterate
+from peerloom.runtime import build_port, iterate
 from peerloom.schedules import Bernoulli, distributions
 
 GRAPH = graphs.geometric(5, radius=0.6, seed=1)
@@ -63,7 +63,7 @@ def test_a_snapshot_kept_for_later_stays_what_it_was():
 def test_evaluating_does_not_disturb_a_run(make):
     never = trajectory(make())[-1]
     for snapshot in iterate(make()):
-        snapshot.net.problem.evaluate(snapshot.x)
+        snapshot.port.problem.evaluate(snapshot.x)
     assert torch.equal(snapshot.x, never)
 
 
@@ -125,7 +125,7 @@ def test_float32_is_float64_with_less_precision():
 
 def first_bad(exp):
     """The first round and row that are not finite, looked for in every round."""
-    net = build_net(exp)
+    net = build_port(exp)
     state = exp.algorithm.init(exp.start(range(exp.graph.rows)).to(exp.torch_dtype), net)
     for net.t in range(1, exp.rounds + 1):
         state = exp.algorithm.step(state, net)

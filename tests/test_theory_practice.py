@@ -183,7 +183,7 @@ def test_costs_are_those_of_the_ledger(name):
     from builders import final
 
     exp = mixing_experiment(name)
-    found, ledger = costs(exp, activity_rates(exp)), final(exp).net.ledger
+    found, ledger = costs(exp, activity_rates(exp)), final(exp).port.ledger
     tolerance = 1.5 / exp.rounds + (0.02 if name == "sampled" else 0)
     assert found.bytes * exp.rounds == pytest.approx(ledger.bytes, rel=4 * tolerance)
     assert found.messages * exp.rounds == pytest.approx(ledger.messages, rel=4 * tolerance)

@@ -12,7 +12,7 @@ import peerloom as pl
 from peerloom.algorithms import ALGORITHMS
 from peerloom.core import MemoryWire, Requirements
 from peerloom.errors import ConfigError
-from peerloom.runtime import Width, build_net, trace
+from peerloom.runtime import Width, build_port, trace
 from peerloom.testing import graph_for, random_quadratic
 
 
@@ -32,7 +32,7 @@ def test_a_trace_is_what_a_real_round_sends(name):
     rule, n = ALGORITHMS[name](**EVERY[name]), 11
     graph, wire = graph_for(rule), Noting()
     exp = pl.Experiment(graph, random_quadratic(graph.clients, n), rule, dtype="float64", rounds=3)
-    found, net = trace(rule), build_net(exp, wire=wire)
+    found, net = trace(rule), build_port(exp, mixer="links", wire=wire)
     with torch.no_grad():
         state = rule.init(exp.start(range(graph.rows)), net)
         for net.t in (1, 2, 3):

@@ -10,7 +10,7 @@ from peerloom.core import Draws, MemoryWire, pull, uniform
 from peerloom.core.matrix import MatrixMixer
 from peerloom.errors import ConfigError
 from peerloom.problems import Classification, Dataset
-from peerloom.runtime import build_net, iterate
+from peerloom.runtime import build_port, iterate
 
 RESOURCES = pl.schedules.Bernoulli(pl.laws.Beta(0.5, 0.5), pl.laws.Beta(0.5, 0.5))
 
@@ -131,7 +131,7 @@ class Trains(nn.Module):
 
 def test_control_flow_and_unused_parameters_go_to_the_loop():
     exp = pl.Experiment(pl.graphs.ring(4), Classification(Odd), pl.algorithms.DGD(0.1), rounds=2, dtype="float64")
-    assert build_net(exp).problem.strategy == "loop"
+    assert build_port(exp).problem.strategy == "loop"
     assert pl.simulate(exp).x[:, :3].eq(1).all()  # torch lists a module before its parts
 
 
@@ -178,7 +178,7 @@ def test_a_wire_and_no_wire_see_the_same_ledger():
     *_, slow = iterate(exp, path="links")
     for name, values in fast.ledger.arrays().items():
         assert np.array_equal(slow.ledger.arrays()[name], values)
-    assert isinstance(build_net(exp).wire, MemoryWire)
+    assert isinstance(build_port(exp).wire, MemoryWire)
 
 
 def test_depositum_warns_of_what_it_minimises():

@@ -52,7 +52,7 @@ def measure(snapshot: Snapshot, seconds: float, diagnosed: Algorithm | None = No
     spread = (x.double() - middle).square().sum(dim=1).mean().item()
     judged = torch.cat([x, middle[None].to(x.dtype)])  # all at once, the average last
     first, same = _distinct(judged)
-    found = snapshot.net.problem.evaluate(judged[first])
+    found = snapshot.port.problem.evaluate(judged[first])
     every, rates = found.loss[same], None if found.accuracy is None else found.accuracy[same]
     loss, accuracy = every[:-1], None if rates is None else rates[:-1]
     return {
@@ -81,14 +81,14 @@ def measure(snapshot: Snapshot, seconds: float, diagnosed: Algorithm | None = No
 def _diagnostics(snapshot: Snapshot, rule: Algorithm) -> dict[str, float | None]:
     """How far the rule's directions are from the gradients they stand for, and how far the models from rest."""
     descent = getattr(rule, "descent", None)
-    whole = getattr(snapshot.net.problem, "whole_gradients", None)
+    whole = getattr(snapshot.port.problem, "whole_gradients", None)
     if descent is None or whole is None:
         return dict.fromkeys(DIAGNOSTICS)
     x, now = snapshot.x, descent(snapshot.state)
     tracker, direction = now.tracker.double(), now.direction.double()
     own = whole(x).double().mean(dim=0)
     at_each = torch.stack([whole(row.expand_as(x)).mean(dim=0) for row in x])
-    left = (x - snapshot.net.problem.prox(x - now.step * at_each, now.step)).double() / now.step
+    left = (x - snapshot.port.problem.prox(x - now.step * at_each, now.step)).double() / now.step
     found = (
         (tracker - tracker.mean(dim=0)).square().sum(dim=1).mean(),
         (direction - direction.mean(dim=0)).square().sum(dim=1).mean(),

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .core import Algorithm, Draws, MemoryWire, Message, Network, Schedule
+from .core import Algorithm, Draws, Message, Network, Schedule
 from .experiment import Experiment
 from .graphs import from_edges, hubs, random_digraph, ring, small_world
 from .messages import Dense
 from .problems import Quadratic
-from .runtime import Path, Session, build_net, iterate
+from .runtime import Path, Session, build_port, iterate
 from .runtime.shards import run_sharded
 from .schedules import Bernoulli, Explicit
 
@@ -39,7 +39,7 @@ def check_algorithm(
     """Put a rule through the contract; an AssertionError says which clause it breaks.
 
     1. its state is a named tuple of row tensors, x first; 2. a step changes nothing in place; 3. nothing is random but the
-    draws, and nothing is remembered outside the state; 4. rows meet only in `net.mix`; 5. one process or many, the same
+    draws, and nothing is remembered outside the state; 4. rows meet only in `port.mix`; 5. one process or many, the same
     bits and the same account; 6. link by link or as a matrix, the same numbers.
 
     `graph` is the network to try it on, by default a small one of the kind the rule needs; `message` what links carry, by
@@ -102,7 +102,7 @@ def _check_purity(exp: Experiment) -> None:
             return x
 
     given = Handing(**{field.name: getattr(exp, field.name) for field in fields(exp)})
-    session = Session(given, build_net(exp, wire=MemoryWire()))
+    session = Session(given, build_port(exp, mixer="links"))
     session.start()
     assert all(torch.equal(x, kept) for x, kept in handed), "init changed its argument in place; return new tensors"
     while session.finished is None:
@@ -116,10 +116,10 @@ def _check_purity(exp: Experiment) -> None:
 def _check_memory(exp: Experiment) -> None:
     """A restart in the middle must give the same bits: all memory is in the state, all chance in the draws."""
     before, middle = torch.get_rng_state(), exp.rounds // 2
-    whole = Session(exp, build_net(exp, wire=MemoryWire()))
+    whole = Session(exp, build_port(exp, mixer="links"))
     kept = [snapshot.checkpoint() for snapshot in whole if snapshot.t == middle]
-    assert torch.equal(before, torch.get_rng_state()), "the rule draws from torch's own generator; use net.draw"
-    again = Session(exp, build_net(exp, wire=MemoryWire()), resume=kept[0])
+    assert torch.equal(before, torch.get_rng_state()), "the rule draws from torch's own generator; use port.uniform"
+    again = Session(exp, build_port(exp, mixer="links"), resume=kept[0])
     for _ in again:
         pass
     for name, value, expected in zip(whole.state._fields, again.state, whole.state, strict=True):
@@ -135,7 +135,7 @@ def _check_rows_apart(exp: Experiment) -> None:
     moved[0] += 10
     first, second = (_last(replace(exp, x0=x)) for x in (start, moved))
     assert torch.equal(first[1:], second[1:]), (
-        "no link fired, yet a change of row 0 reached other rows; rows may meet in net.mix only"
+        "no link fired, yet a change of row 0 reached other rows; rows may meet in port.mix only"
     )
 
 

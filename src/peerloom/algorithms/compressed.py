@@ -13,8 +13,8 @@ from ..core import (
     ConfigError,
     CyclePlan,
     HasRate,
-    Net,
     Plan,
+    Port,
     Rate,
     Requirements,
     check_rate,
@@ -101,15 +101,15 @@ class CHOCO:
     def __post_init__(self) -> None:
         _check(self, self.gamma)
 
-    def init(self, x: Tensor, net: Net) -> Choco:
+    def init(self, x: Tensor, port: Port) -> Choco:
         """Copies of nothing."""
         return Choco(x, 0 * x, 0 * x)
 
-    def step(self, s: Choco, net: Net) -> Choco:
+    def step(self, s: Choco, port: Port) -> Choco:
         """Step, send the difference, gossip on the copies."""
-        x = torch.sub(s.x, net.grad(s.x), alpha=rate_at(self.lr, net.t))
-        q = net.compress(x - s.copy)
-        lag = s.lag + net.mix(drift(q))
+        x = torch.sub(s.x, port.grad(s.x), alpha=rate_at(self.lr, port.t))
+        q = port.compress(x - s.copy)
+        lag = s.lag + port.mix(drift(q))
         return Choco(torch.add(x, lag, alpha=self.gamma), s.copy + q.value, lag)
 
 
@@ -132,14 +132,14 @@ class DCD:
     def __post_init__(self) -> None:
         check_rate(self)
 
-    def init(self, x: Tensor, net: Net) -> Dcd:
+    def init(self, x: Tensor, port: Port) -> Dcd:
         """W of a common model is that model."""
         return Dcd(x, x)
 
-    def step(self, s: Dcd, net: Net) -> Dcd:
+    def step(self, s: Dcd, port: Port) -> Dcd:
         """Move by the compressed difference."""
-        z = net.compress(torch.sub(s.mixed, net.grad(s.x), alpha=rate_at(self.lr, net.t)) - s.x)
-        return Dcd(s.x + z.value, s.mixed + net.mix(z))
+        z = port.compress(torch.sub(s.mixed, port.grad(s.x), alpha=rate_at(self.lr, port.t)) - s.x)
+        return Dcd(s.x + z.value, s.mixed + port.mix(z))
 
 
 @rule("Zhao et al. 2022", "differences of x, v", "compressed messages and unequal data together")
@@ -164,18 +164,18 @@ class BEER:
     def __post_init__(self) -> None:
         _check(self, self.gamma)
 
-    def init(self, x: Tensor, net: Net) -> Beer:
+    def init(self, x: Tensor, port: Port) -> Beer:
         """The tracker starts as the first gradient; copies of nothing."""
-        g = net.grad(x)
+        g = port.grad(x)
         return Beer(x, g, g, 0 * x, 0 * x, 0 * x, 0 * x)
 
-    def step(self, s: Beer, net: Net) -> Beer:
+    def step(self, s: Beer, port: Port) -> Beer:
         """Step, track, send both differences. Sums go on in place: with seven tensors of rows, each pass counts."""
-        x = torch.add(s.x, s.lag_h, alpha=self.gamma).sub_(s.v, alpha=rate_at(self.lr, net.t))
-        g = net.grad(x)
+        x = torch.add(s.x, s.lag_h, alpha=self.gamma).sub_(s.v, alpha=rate_at(self.lr, port.t))
+        g = port.grad(x)
         v = torch.add(s.v, s.lag_gh, alpha=self.gamma).add_(g).sub_(s.g)
-        q, p = net.compress(x - s.h), net.compress(v - s.gh)
-        drift_h, drift_gh = net.mix(drift(q), drift(p))
+        q, p = port.compress(x - s.h), port.compress(v - s.gh)
+        drift_h, drift_gh = port.mix(drift(q), drift(p))
         return Beer(x, v, g, s.h + q.value, s.lag_h + drift_h, s.gh + p.value, s.lag_gh + drift_gh)
 
 
@@ -213,18 +213,18 @@ class SQuARM:
         """All rows compute in every round; all links fire in every H-th."""
         return Plan(cycle=CyclePlan(self.H, sgd_while_aggregating=True, period="D"))
 
-    def init(self, x: Tensor, net: Net) -> Squarm:
+    def init(self, x: Tensor, port: Port) -> Squarm:
         """At rest, with copies of nothing."""
         return Squarm(x, 0 * x, 0 * x, 0 * x)
 
-    def step(self, s: Squarm, net: Net) -> Squarm:
+    def step(self, s: Squarm, port: Port) -> Squarm:
         """Step; where links fire, send what has changed enough and gossip on the copies."""
-        eta, g, talks = rate_at(self.lr, net.t), net.grad(s.x), net.talks()
+        eta, g, talks = rate_at(self.lr, port.t), port.grad(s.x), port.fires()
         v = torch.add(g, s.v, alpha=self.beta)
         x = torch.sub(s.x, torch.add(g, v, alpha=self.beta), alpha=eta)
         moved = (x - s.copy).square().sum(dim=1, keepdim=True)
-        q = net.compress(x - s.copy, send=talks * (moved > self.c * net.t**self.growth * eta**2))
-        lag = s.lag + net.mix(drift(q))
+        q = port.compress(x - s.copy, send=talks * (moved > self.c * port.t**self.growth * eta**2))
+        lag = s.lag + port.mix(drift(q))
         return Squarm(x + self.gamma * talks * lag, v, s.copy + q.value, lag)
 
 
@@ -253,17 +253,17 @@ class ANQNIDS:
                 f"ANQNIDS.lr must be a constant above 0: its memory of the last step counts on it; found {self.lr}."
             )
 
-    def init(self, x: Tensor, net: Net) -> AnqNids:
+    def init(self, x: Tensor, port: Port) -> AnqNids:
         """The first, local step."""
-        p = torch.sub(x, net.grad(x), alpha=self.lr)
+        p = torch.sub(x, port.grad(x), alpha=self.lr)
         return AnqNids(p, p, 0 * x, 0 * x)
 
-    def step(self, s: AnqNids, net: Net) -> AnqNids:
+    def step(self, s: AnqNids, port: Port) -> AnqNids:
         """One message: the quantised change of the extrapolated model."""
-        p = torch.sub(s.x, net.grad(s.x), alpha=self.lr)
+        p = torch.sub(s.x, port.grad(s.x), alpha=self.lr)
         d = s.x + p - s.p
-        q = net.compress(d - s.copy)
-        lag = s.lag + net.mix(drift(q))
+        q = port.compress(d - s.copy)
+        lag = s.lag + port.mix(drift(q))
         return AnqNids(torch.add(d, lag, alpha=0.5), p, s.copy + q.value, lag)
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from ..core import STEADY, ConfigError, Net, Plan, Rate, Requirements, rule
+from ..core import STEADY, ConfigError, Plan, Port, Rate, Requirements, rule
 
 __all__ = ["D2", "EXTRA", "NIDS"]
 
@@ -59,13 +59,13 @@ class EXTRA:
     def __post_init__(self) -> None:
         _check(self.lr, "EXTRA")
 
-    def init(self, x: Tensor, net: Net) -> Extra:
+    def init(self, x: Tensor, port: Port) -> Extra:
         """With x itself as (I + W)/2 of the round before and no gradient yet, the first step is the first line above."""
         return Extra(x, x, 0 * x)
 
-    def step(self, s: Extra, net: Net) -> Extra:
+    def step(self, s: Extra, port: Port) -> Extra:
         """One message: x."""
-        mixed, g = net.mix(s.x), net.grad(s.x)
+        mixed, g = port.mix(s.x), port.grad(s.x)
         x = s.x + mixed - s.before - self.lr * (g - s.g)
         return Extra(x, (s.x + mixed) / 2, g)
 
@@ -89,14 +89,14 @@ class D2:
     def __post_init__(self) -> None:
         _check(self.lr, "D2")
 
-    def init(self, x: Tensor, net: Net) -> TwoSteps:
+    def init(self, x: Tensor, port: Port) -> TwoSteps:
         """With x as the model before and no gradient yet, the first step is the first line above."""
         return TwoSteps(x, x, 0 * x)
 
-    def step(self, s: TwoSteps, net: Net) -> TwoSteps:
+    def step(self, s: TwoSteps, port: Port) -> TwoSteps:
         """One message: the extrapolated model."""
-        g = net.grad(s.x)
-        return TwoSteps(net.mix(2 * s.x - s.before - self.lr * (g - s.g)), s.x, g)
+        g = port.grad(s.x)
+        return TwoSteps(port.mix(2 * s.x - s.before - self.lr * (g - s.g)), s.x, g)
 
 
 @rule("Li, Shi and Yan 2019", "extrapolated x", "step sizes that do not depend on the graph; regularisers")
@@ -120,18 +120,18 @@ class NIDS:
     def __post_init__(self) -> None:
         _check(self.lr, "NIDS")
 
-    def init(self, x: Tensor, net: Net) -> Nids:
+    def init(self, x: Tensor, port: Port) -> Nids:
         """The first, local step."""
-        g = net.grad(x)
+        g = port.grad(x)
         z = x - self.lr * g
-        return Nids(net.prox(z, self.lr), z, x, g)
+        return Nids(port.prox(z, self.lr), z, x, g)
 
-    def step(self, s: Nids, net: Net) -> Nids:
+    def step(self, s: Nids, port: Port) -> Nids:
         """One message: the extrapolated model d."""
-        g = net.grad(s.x)
+        g = port.grad(s.x)
         d = 2 * s.x - s.before - self.lr * (g - s.g)
-        z = s.z - s.x + (d + net.mix(d)) / 2
-        return Nids(net.prox(z, self.lr), z, s.x, g)
+        z = s.z - s.x + (d + port.mix(d)) / 2
+        return Nids(port.prox(z, self.lr), z, s.x, g)
 
 
 def _check(lr: float, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
-from ..core import MEAN, ConfigError, Net, Plan, Rate, Requirements, rule
+from ..core import MEAN, ConfigError, Plan, Port, Rate, Requirements, rule
 
 __all__ = ["DSMT", "Depositum", "ProxGT"]
 
@@ -101,17 +101,17 @@ class Depositum:
             'Use beta = 1, or h_scale="beta" to scale h along.'
         )
 
-    def init(self, x: Tensor, net: Net) -> State:
+    def init(self, x: Tensor, port: Port) -> State:
         """All but the models at zero: the first round is a pure proximal step."""
         return State(x, 0 * x, 0 * x, 0 * x)
 
-    def step(self, s: State, net: Net) -> State:
+    def step(self, s: State, port: Port) -> State:
         """Momentum, proximal step, mix; gradient, track, mix."""
         mu, nu = self._momentum(s)
         h_step = self.alpha * self.beta if self.h_scale == "beta" else self.alpha
-        x = net.mix(net.prox(s.x - self.alpha * nu, h_step))
-        g = net.grad(x)
-        y = net.mix(s.y + self.beta * (g - s.g))
+        x = port.mix(port.prox(s.x - self.alpha * nu, h_step))
+        g = port.grad(x)
+        y = port.mix(s.y + self.beta * (g - s.g))
         return State(x, y, g, mu)
 
     def descent(self, s: State) -> Descent:
@@ -145,16 +145,16 @@ class DSMT:
         if isinstance(self.lr, Rate) or not (0 < self.lr < math.inf and 0 <= self.gamma < 1):
             raise ConfigError(f"DSMT needs lr > 0 and 0 <= gamma < 1; found {self.lr} and {self.gamma}.")
 
-    def init(self, x: Tensor, net: Net) -> Proximal:
+    def init(self, x: Tensor, port: Port) -> Proximal:
         """The momentum of a zero past."""
-        nu = (1 - self.gamma) * net.grad(x)
+        nu = (1 - self.gamma) * port.grad(x)
         return Proximal(x, nu, nu)
 
-    def step(self, s: Proximal, net: Net) -> Proximal:
+    def step(self, s: Proximal, port: Port) -> Proximal:
         """Step and mix, then track the momentum."""
-        x = net.mix(s.x - self.lr * s.y)
-        nu = self.gamma * s.v + (1 - self.gamma) * net.grad(x)
-        return Proximal(x, net.mix(s.y + nu - s.v), nu)
+        x = port.mix(s.x - self.lr * s.y)
+        nu = self.gamma * s.v + (1 - self.gamma) * port.grad(x)
+        return Proximal(x, port.mix(s.y + nu - s.v), nu)
 
 
 @rule("Xin et al. 2021", "z, y, K times", "regularised problems on undirected graphs")
@@ -184,17 +184,17 @@ class ProxGT:
         """K, of the models as of the trackers."""
         return self.K
 
-    def init(self, x: Tensor, net: Net) -> Proximal:
+    def init(self, x: Tensor, port: Port) -> Proximal:
         """Nothing tracked yet."""
         return Proximal(x, 0 * x, 0 * x)
 
-    def step(self, s: Proximal, net: Net) -> Proximal:
+    def step(self, s: Proximal, port: Port) -> Proximal:
         """Track, then step."""
-        v = net.grad(s.x)
-        y = self._mixed(s.y + v - s.v, net)
-        return Proximal(self._mixed(net.prox(s.x - self.lr * y, self.lr), net), y, v)
+        v = port.grad(s.x)
+        y = self._mixed(s.y + v - s.v, port)
+        return Proximal(self._mixed(port.prox(s.x - self.lr * y, self.lr), port), y, v)
 
-    def _mixed(self, x: Tensor, net: Net) -> Tensor:
+    def _mixed(self, x: Tensor, port: Port) -> Tensor:
         for _ in range(self.K):
-            x = net.mix(x)
+            x = port.mix(x)
         return x

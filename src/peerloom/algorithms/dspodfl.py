@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import Card, CyclePlan, HasRate, Net, Plan, Rate, Requirements, check_rate, preset, rate_at, rule
+from ..core import Card, CyclePlan, HasRate, Plan, Port, Rate, Requirements, check_rate, preset, rate_at, rule
 
 __all__ = ["DGD", "DFedAvg", "DSpodFL", "RandomizedGossip", "SporadicSGD"]
 
@@ -59,14 +59,14 @@ class DSpodFL:
     def __post_init__(self) -> None:
         check_rate(self)
 
-    def init(self: HasRate, x: Tensor, net: Net) -> State:
+    def init(self: HasRate, x: Tensor, port: Port) -> State:
         """One common start."""
         return State(x)
 
-    def step(self: HasRate, s: State, net: Net) -> State:
+    def step(self: HasRate, s: State, port: Port) -> State:
         """Mix and adapt, both from the old models."""
-        v, alpha = net.active(), rate_at(self.lr, net.t)
-        return State(torch.sub(net.mix(s.x), net.grad(s.x, v), alpha=alpha))  # mixed - alpha * gradient, in one pass
+        v, alpha = port.active(), rate_at(self.lr, port.t)
+        return State(torch.sub(port.mix(s.x), port.grad(s.x, v), alpha=alpha))  # mixed - alpha * gradient, in one pass
 
 
 DGD = preset(

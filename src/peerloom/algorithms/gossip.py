@@ -13,8 +13,8 @@ from ..core import (
     ConfigError,
     CyclePlan,
     HasRate,
-    Net,
     Plan,
+    Port,
     Rate,
     Requirements,
     average,
@@ -64,14 +64,14 @@ class DSGD:
     def __post_init__(self) -> None:
         check_rate(self)
 
-    def init(self: HasRate, x: Tensor, net: Net) -> State:
+    def init(self: HasRate, x: Tensor, port: Port) -> State:
         """One common start."""
         return State(x)
 
-    def step(self: HasRate, s: State, net: Net) -> State:
+    def step(self: HasRate, s: State, port: Port) -> State:
         """Adapt, then combine."""
-        alpha = rate_at(self.lr, net.t)
-        return State(net.mix(torch.sub(s.x, net.grad(s.x, net.active()), alpha=alpha)))
+        alpha = rate_at(self.lr, port.t)
+        return State(port.mix(torch.sub(s.x, port.grad(s.x, port.active()), alpha=alpha)))
 
 
 @rule("Wang and Joshi 2021", "x", "fewer messages: tau local steps between two of them")
@@ -120,10 +120,10 @@ class EpidemicLearning:
     def __post_init__(self) -> None:
         check_rate(self)
 
-    def step(self: HasRate, s: State, net: Net) -> State:
+    def step(self: HasRate, s: State, port: Port) -> State:
         """Adapt, then average with whoever sent."""
-        z = torch.sub(s.x, net.grad(s.x, net.active()), alpha=rate_at(self.lr, net.t))
-        return State(net.mix(share(z)))
+        z = torch.sub(s.x, port.grad(s.x, port.active()), alpha=rate_at(self.lr, port.t))
+        return State(port.mix(share(z)))
 
 
 @rule("Boyd et al. 2006", "x", "one pair at a time")
@@ -145,10 +145,10 @@ class PairwiseGossip:
     def __post_init__(self) -> None:
         check_rate(self)
 
-    def step(self: HasRate, s: State, net: Net) -> State:
+    def step(self: HasRate, s: State, port: Port) -> State:
         """Meet, and step from the old models."""
-        alpha = rate_at(self.lr, net.t)
-        return State(torch.sub(net.mix(share(s.x)), net.grad(s.x, net.active()), alpha=alpha))
+        alpha = rate_at(self.lr, port.t)
+        return State(torch.sub(port.mix(share(s.x)), port.grad(s.x, port.active()), alpha=alpha))
 
 
 @rule("Pu et al. 2021", "x, y", "directed graphs where one node wakes at a time")
@@ -176,16 +176,16 @@ class GossipPushPull:
         if not 0 < self.gamma <= 1:
             raise ConfigError(f"GossipPushPull.gamma must be above 0 and at most 1, found {self.gamma}.")
 
-    def init(self, x: Tensor, net: Net) -> Tracked:
+    def init(self, x: Tensor, port: Port) -> Tracked:
         """The tracker starts as the first gradient."""
-        g = net.grad(x)
+        g = port.grad(x)
         return Tracked(x, g, g)
 
-    def step(self, s: Tracked, net: Net) -> Tracked:
+    def step(self, s: Tracked, port: Port) -> Tracked:
         """What is heard is pulled; those who heard step and take a new gradient."""
-        pulled, y = net.mix(average(s.x), push(s.y))
-        heard = (net.heard() > 0).to(s.x)
-        towards = self.gamma * (pulled - s.x) - rate_at(self.lr, net.t) * s.y
+        pulled, y = port.mix(average(s.x), push(s.y))
+        heard = (port.received() > 0).to(s.x)
+        towards = self.gamma * (pulled - s.x) - rate_at(self.lr, port.t) * s.y
         x = s.x + heard * towards
-        g = torch.where(heard > 0, net.grad(x, heard), s.g)
+        g = torch.where(heard > 0, port.grad(x, heard), s.g)
         return Tracked(x, y + g - s.g, g)

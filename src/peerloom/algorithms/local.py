@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import MEAN, ConfigError, HasRate, Net, Plan, Rate, Requirements, check_rate, rate_at, rule
+from ..core import MEAN, ConfigError, HasRate, Plan, Port, Rate, Requirements, check_rate, rate_at, rule
 
 __all__ = ["KGT", "DFedAvgM", "DFedSAM"]
 
@@ -54,16 +54,16 @@ class DFedAvgM:
         if not 0 <= self.theta < 1:
             raise ConfigError(f"DFedAvgM.theta must be from 0 to below 1, found {self.theta}.")
 
-    def init(self, x: Tensor, net: Net) -> State:
+    def init(self, x: Tensor, port: Port) -> State:
         """One common start."""
         return State(x)
 
-    def step(self, s: State, net: Net) -> State:
+    def step(self, s: State, port: Port) -> State:
         """Local steps, then mixing."""
-        eta, before, y = rate_at(self.lr, net.t), s.x, s.x
+        eta, before, y = rate_at(self.lr, port.t), s.x, s.x
         for k in range(self.K):
-            before, y = y, y - eta * net.grad(y, batch=k) + self.theta * (y - before)
-        return State(net.mix(y))
+            before, y = y, y - eta * port.grad(y, batch=k) + self.theta * (y - before)
+        return State(port.mix(y))
 
 
 @rule("Shi et al. 2023", "x", "models that generalise: local steps towards flat minima")
@@ -89,20 +89,20 @@ class DFedSAM:
         if self.rho < 0 or self.Q < 1:
             raise ConfigError(f"DFedSAM needs rho >= 0 and Q >= 1; found {self.rho} and {self.Q}.")
 
-    def init(self, x: Tensor, net: Net) -> State:
+    def init(self, x: Tensor, port: Port) -> State:
         """One common start."""
         return State(x)
 
-    def step(self, s: State, net: Net) -> State:
+    def step(self, s: State, port: Port) -> State:
         """Local steps, then mixing."""
-        eta, y = rate_at(self.lr, net.t), s.x
+        eta, y = rate_at(self.lr, port.t), s.x
         for k in range(self.K):
-            g = net.grad(y, batch=k)
+            g = port.grad(y, batch=k)
             norm = torch.linalg.vector_norm(g, dim=1, keepdim=True)
             eps = self.rho * g / torch.where(norm > 0, norm, 1.0)
-            y = torch.sub(y, net.grad(y + eps, batch=k), alpha=eta)
+            y = torch.sub(y, port.grad(y + eps, batch=k), alpha=eta)
         for _ in range(self.Q):
-            y = net.mix(y)
+            y = port.mix(y)
         return State(y)
 
 
@@ -129,17 +129,17 @@ class KGT:
         if self.server_lr <= 0:
             raise ConfigError(f"KGT.server_lr must be above 0, found {self.server_lr}.")
 
-    def init(self, x: Tensor, net: Net) -> Corrected:
+    def init(self, x: Tensor, port: Port) -> Corrected:
         """Nothing to correct yet."""
         return Corrected(x, 0 * x)
 
-    def step(self, s: Corrected, net: Net) -> Corrected:
+    def step(self, s: Corrected, port: Port) -> Corrected:
         """Local steps, then both in one message."""
         y = s.x
         for k in range(self.K):
-            y = y - self.lr * (net.grad(y, batch=k) + s.c)
+            y = y - self.lr * (port.grad(y, batch=k) + s.c)
         z = (s.x - y) / (self.K * self.lr)
-        mixed, x = net.mix(z, s.x - self.K * self.lr * self.server_lr * z)
+        mixed, x = port.mix(z, s.x - self.K * self.lr * self.server_lr * z)
         return Corrected(x, s.c - z + mixed)
 
 

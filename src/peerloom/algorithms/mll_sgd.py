@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import Card, HasRate, Net, Plan, Rate, Requirements, check_rate, preset, rate_at, rule
+from ..core import Card, HasRate, Plan, Port, Rate, Requirements, check_rate, preset, rate_at, rule
 
 __all__ = ["HLSGD", "MLLSGD", "DistributedSGD", "FedAvg", "LocalSGD"]
 
@@ -57,15 +57,15 @@ class MLLSGD:
     def __post_init__(self) -> None:
         check_rate(self)
 
-    def init(self: HasRate, x: Tensor, net: Net) -> State:
+    def init(self: HasRate, x: Tensor, port: Port) -> State:
         """One common start."""
         return State(x)
 
-    def step(self: HasRate, s: State, net: Net) -> State:
+    def step(self: HasRate, s: State, port: Port) -> State:
         """Step, then up, across and down, each where its links fire."""
-        x = torch.sub(s.x, net.grad(s.x, net.active()), alpha=rate_at(self.lr, net.t))
+        x = torch.sub(s.x, port.grad(s.x, port.active()), alpha=rate_at(self.lr, port.t))
         for layer in ("up", "across", "down"):
-            x = net.mix(x, over=layer)
+            x = port.mix(x, over=layer)
         return State(x)
 
 

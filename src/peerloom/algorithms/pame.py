@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import ConfigError, Net, Requirements, average, rule
+from ..core import ConfigError, Port, Requirements, average, rule
 
 __all__ = ["PaME"]
 
@@ -56,13 +56,13 @@ class PaME:
         if not (self.sigma > 0 and self.growth >= 1):
             raise ConfigError(f"PaME needs sigma > 0 and growth >= 1; found {self.sigma} and {self.growth}.")
 
-    def init(self, x: Tensor, net: Net) -> State:
+    def init(self, x: Tensor, port: Port) -> State:
         """Nobody heard yet; the first round is heard by everyone."""
         return State(x, torch.ones_like(x[:, :1]))
 
-    def step(self, s: State, net: Net) -> State:
+    def step(self, s: State, port: Port) -> State:
         """Average, then step at the average."""
-        vbar = net.mix(average(s.x))
-        m = torch.where(net.heard() > 0, net.heard(), s.m)
-        sigma = self.sigma * self.growth ** (net.t - 1)
-        return State(torch.addcdiv(vbar, net.grad(vbar, net.active()), sigma * m, value=-1), m)
+        vbar = port.mix(average(s.x))
+        m = torch.where(port.received() > 0, port.received(), s.m)
+        sigma = self.sigma * self.growth ** (port.t - 1)
+        return State(torch.addcdiv(vbar, port.grad(vbar, port.active()), sigma * m, value=-1), m)

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from ..core import STEADY, ConfigError, Net, Plan, Requirements, rule
+from ..core import STEADY, ConfigError, Plan, Port, Requirements, rule
 
 __all__ = ["FedADMM", "FedDR", "FedDualAvg", "FedMiD"]
 
@@ -62,16 +62,16 @@ class FedMiD:
     def __post_init__(self) -> None:
         _check(self, lr=self.lr, K=self.K, server_lr=self.server_lr)
 
-    def init(self, x: Tensor, net: Net) -> Model:
+    def init(self, x: Tensor, port: Port) -> Model:
         """One common start."""
         return Model(x)
 
-    def step(self, s: Model, net: Net) -> Model:
+    def step(self, s: Model, port: Port) -> Model:
         """Local proximal steps, then the server's."""
         w = s.x
         for k in range(self.K):
-            w = net.prox(w - self.lr * net.grad(w, batch=k), self.lr)
-        return Model(net.prox(s.x + self.server_lr * (_mean(w, net) - s.x), self.server_lr * self.lr * self.K))
+            w = port.prox(w - self.lr * port.grad(w, batch=k), self.lr)
+        return Model(port.prox(s.x + self.server_lr * (_mean(w, port) - s.x), self.server_lr * self.lr * self.K))
 
 
 @rule("Yuan et al. 2021", "dual y, to and from a server", "sparse models that stay sparse under averaging")
@@ -95,20 +95,20 @@ class FedDualAvg:
     def __post_init__(self) -> None:
         _check(self, lr=self.lr, K=self.K, server_lr=self.server_lr)
 
-    def init(self, x: Tensor, net: Net) -> Dual:
+    def init(self, x: Tensor, port: Port) -> Dual:
         """The dual starts as the model."""
         return Dual(x, x)
 
-    def step(self, s: Dual, net: Net) -> Dual:
+    def step(self, s: Dual, port: Port) -> Dual:
         """Local dual steps, then the server's."""
-        r, whole = net.t - 1, self.server_lr * self.lr * self.K
+        r, whole = port.t - 1, self.server_lr * self.lr * self.K
         y = s.y
         for k in range(self.K):
             eta = whole * r + self.lr * k
-            w = net.prox(y, eta) if eta else y
-            y = y - self.lr * net.grad(w, batch=k)
-        y = s.y + self.server_lr * (_mean(y, net) - s.y)
-        return Dual(net.prox(y, whole * (r + 1)), y)
+            w = port.prox(y, eta) if eta else y
+            y = y - self.lr * port.grad(w, batch=k)
+        y = s.y + self.server_lr * (_mean(y, port) - s.y)
+        return Dual(port.prox(y, whole * (r + 1)), y)
 
 
 @rule("Tran Dinh et al. 2021", "2 x - y, to and from a server", "regularised problems, with a server")
@@ -134,17 +134,17 @@ class FedDR:
     def __post_init__(self) -> None:
         _check(self, lr=self.lr, K=self.K, eta=self.eta, alpha=self.alpha)
 
-    def init(self, x: Tensor, net: Net) -> Split:
+    def init(self, x: Tensor, port: Port) -> Split:
         """All start as the model."""
         return Split(x, x, x)
 
-    def step(self, s: Split, net: Net) -> Split:
+    def step(self, s: Split, port: Port) -> Split:
         """Reflect, solve nearby, average the reflections."""
         y = s.y + self.alpha * (s.x - s.own)
         own = s.own
         for k in range(self.K):
-            own = own - self.lr * (net.grad(own, batch=k) + (own - y) / self.eta)
-        return Split(net.prox(_mean(2 * own - y, net), self.eta), own, y)
+            own = own - self.lr * (port.grad(own, batch=k) + (own - y) / self.eta)
+        return Split(port.prox(_mean(2 * own - y, port), self.eta), own, y)
 
 
 @rule("Wang, Marella and Anderson 2022", "x + z/eta, to and from a server", "regularised problems, with a server")
@@ -169,22 +169,22 @@ class FedADMM:
     def __post_init__(self) -> None:
         _check(self, lr=self.lr, K=self.K, eta=self.eta)
 
-    def init(self, x: Tensor, net: Net) -> Split:
+    def init(self, x: Tensor, port: Port) -> Split:
         """Multipliers of zero."""
         return Split(x, x, 0 * x)
 
-    def step(self, s: Split, net: Net) -> Split:
+    def step(self, s: Split, port: Port) -> Split:
         """Solve nearby, update the multipliers, average."""
         own = s.own
         for k in range(self.K):
-            own = own - self.lr * (net.grad(own, batch=k) + s.y + self.eta * (own - s.x))
+            own = own - self.lr * (port.grad(own, batch=k) + s.y + self.eta * (own - s.x))
         z = s.y + self.eta * (own - s.x)
-        return Split(net.prox(_mean(own + z / self.eta, net), 1 / self.eta), own, z)
+        return Split(port.prox(_mean(own + z / self.eta, port), 1 / self.eta), own, z)
 
 
-def _mean(x: Tensor, net: Net) -> Tensor:
+def _mean(x: Tensor, port: Port) -> Tensor:
     """The weighted mean over the workers, at everyone: up to the server and down again."""
-    return net.mix(net.mix(x, over="up"), over="down")
+    return port.mix(port.mix(x, over="up"), over="down")
 
 
 def _check(rule: object, **positive: float) -> None:

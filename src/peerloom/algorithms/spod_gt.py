@@ -13,8 +13,8 @@ from ..core import (
     Card,
     ConfigError,
     CyclePlan,
-    Net,
     Plan,
+    Port,
     Rate,
     Requirements,
     check_rate,
@@ -90,18 +90,18 @@ class SpodGT:
     def __post_init__(self) -> None:
         _check(self)
 
-    def init(self: TracksSporadically, x: Tensor, net: Net) -> Tracking:
+    def init(self: TracksSporadically, x: Tensor, port: Port) -> Tracking:
         """The trackers start as the first gradients."""
-        c = net.grad(x, net.active())
+        c = port.grad(x, port.active())
         return Tracking(x, c, c)
 
-    def step(self: TracksSporadically, s: Tracking, net: Net) -> Tracking:
+    def step(self: TracksSporadically, s: Tracking, port: Port) -> Tracking:
         """Mix both in one message, step along the mixed tracker, track."""
-        eta = net.own(self.lr) if isinstance(self.lr, tuple) else rate_at(self.lr, net.t)
-        x, y = net.mix(pull(s.x), push(s.y))
+        eta = port.constant(self.lr) if isinstance(self.lr, tuple) else rate_at(self.lr, port.t)
+        x, y = port.mix(pull(s.x), push(s.y))
         x = x - eta * y
-        v = net.active()
-        c = net.grad(x, v)
+        v = port.active()
+        c = port.grad(x, v)
         if self.skip == "hold":
             c = c + (1 - v) * s.c
         return Tracking(x, y + c - s.c, c)

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import MASS, MEAN, ConfigError, HasRate, Net, Plan, Rate, Requirements, check_rate, pull, push, rate_at, rule
+from ..core import MASS, MEAN, ConfigError, HasRate, Plan, Port, Rate, Requirements, check_rate, pull, push, rate_at, rule
 
 __all__ = ["AB", "DSGT", "SGP", "PushDIGing", "PushPull", "SubgradientPush"]
 
@@ -66,21 +66,21 @@ class DSGT:
         if self.form not in (6, 8):
             raise ConfigError(f"DSGT.form must be 6 or 8, found {self.form}.")
 
-    def init(self: HasRate, x: Tensor, net: Net) -> Tracked:
+    def init(self: HasRate, x: Tensor, port: Port) -> Tracked:
         """The tracker starts as the first gradient."""
-        g = net.grad(x)
+        g = port.grad(x)
         return Tracked(x, g, g)
 
-    def step(self, s: Tracked, net: Net) -> Tracked:
+    def step(self, s: Tracked, port: Port) -> Tracked:
         """Mix the stepped models, track the change of the gradients."""
-        stepped = torch.sub(s.x, s.y, alpha=rate_at(self.lr, net.t))
+        stepped = torch.sub(s.x, s.y, alpha=rate_at(self.lr, port.t))
         if self.form == 6:
-            x, y = net.mix(stepped, s.y)
-            g = net.grad(x)
+            x, y = port.mix(stepped, s.y)
+            g = port.grad(x)
             return Tracked(x, y + g - s.g, g)
-        x = net.mix(stepped)
-        g = net.grad(x)
-        return Tracked(x, net.mix(s.y + g - s.g), g)
+        x = port.mix(stepped)
+        g = port.grad(x)
+        return Tracked(x, port.mix(s.y + g - s.g), g)
 
 
 @rule("Xin and Khan 2018", "x, y", "exact optima on directed graphs, with every link")
@@ -106,11 +106,11 @@ class AB:
         if self.tracker_in_step not in ("old", "mixed"):
             raise ConfigError(f"AB.tracker_in_step must be 'old' or 'mixed', found '{self.tracker_in_step}'.")
 
-    def step(self, s: Tracked, net: Net) -> Tracked:
+    def step(self, s: Tracked, port: Port) -> Tracked:
         """Mix both, step, track."""
-        x, y = net.mix(pull(s.x), push(s.y))
-        x = torch.sub(x, y if self.tracker_in_step == "mixed" else s.y, alpha=rate_at(self.lr, net.t))
-        g = net.grad(x)
+        x, y = port.mix(pull(s.x), push(s.y))
+        x = torch.sub(x, y if self.tracker_in_step == "mixed" else s.y, alpha=rate_at(self.lr, port.t))
+        g = port.grad(x)
         return Tracked(x, y + g - s.g, g)
 
 
@@ -134,10 +134,10 @@ class PushPull:
     def __post_init__(self) -> None:
         check_rate(self)
 
-    def step(self, s: Tracked, net: Net) -> Tracked:
+    def step(self, s: Tracked, port: Port) -> Tracked:
         """Mix both, track."""
-        x, y = net.mix(pull(torch.sub(s.x, s.y, alpha=rate_at(self.lr, net.t))), push(s.y))
-        g = net.grad(x)
+        x, y = port.mix(pull(torch.sub(s.x, s.y, alpha=rate_at(self.lr, port.t))), push(s.y))
+        g = port.grad(x)
         return Tracked(x, y + g - s.g, g)
 
 
@@ -160,16 +160,16 @@ class PushDIGing:
     def __post_init__(self) -> None:
         check_rate(self)
 
-    def init(self, x: Tensor, net: Net) -> PushTracked:
+    def init(self, x: Tensor, port: Port) -> PushTracked:
         """Weights of one, the tracker starts as the first gradient."""
-        g = net.grad(x)
+        g = port.grad(x)
         return PushTracked(x, x, torch.ones_like(x[:, :1]), g, g)
 
-    def step(self, s: PushTracked, net: Net) -> PushTracked:
+    def step(self, s: PushTracked, port: Port) -> PushTracked:
         """Push sums, weights and trackers in one message."""
-        u, w, y = net.mix(push(torch.sub(s.u, s.y, alpha=rate_at(self.lr, net.t))), push(s.w), push(s.y))
+        u, w, y = port.mix(push(torch.sub(s.u, s.y, alpha=rate_at(self.lr, port.t))), push(s.w), push(s.y))
         x = u / w
-        g = net.grad(x)
+        g = port.grad(x)
         return PushTracked(x, u, w, y + g - s.g, g)
 
 
@@ -191,13 +191,13 @@ class SGP:
     def __post_init__(self) -> None:
         check_rate(self)
 
-    def init(self: HasRate, x: Tensor, net: Net) -> Pushed:
+    def init(self: HasRate, x: Tensor, port: Port) -> Pushed:
         """Weights of one."""
         return Pushed(x, x, torch.ones_like(x[:, :1]))
 
-    def step(self: HasRate, s: Pushed, net: Net) -> Pushed:
+    def step(self: HasRate, s: Pushed, port: Port) -> Pushed:
         """Step, then push the sums and their weights."""
-        u, w = net.mix(push(torch.sub(s.u, net.grad(s.x), alpha=rate_at(self.lr, net.t))), push(s.w))
+        u, w = port.mix(push(torch.sub(s.u, port.grad(s.x), alpha=rate_at(self.lr, port.t))), push(s.w))
         return Pushed(u / w, u, w)
 
 

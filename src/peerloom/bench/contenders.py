@@ -44,13 +44,13 @@ class Simulator:
     @property
     def parts(self) -> list[Ids]:
         """The samples of each client."""
-        problem = self.now.net.problem
+        problem = self.now.port.problem
         assert isinstance(problem, LocalClassification)
         return problem.parts
 
     def picks(self, t: int) -> Ids:
         """The samples of round t, [clients, batch], worked out here from the draws alone."""
-        u = self.now.net.draws("batch", t, self.now.net.place.rows, BATCH)
+        u = self.now.port.draws("batch", t, self.now.port.place.rows, BATCH)
         return np.stack([part[(row * len(part)).astype(np.int64)] for part, row in zip(self.parts, u, strict=True)])
 
 

@@ -24,14 +24,14 @@ def overhead(seconds: float) -> dict[str, float]:
     simulator = Simulator(experiment(CASES[OVERHEAD_CASE]))
     for _ in range(_TURN):
         simulator.round()
-    net = simulator.now.net
-    problem = net.problem
+    port = simulator.now.port
+    problem = port.problem
     assert isinstance(problem, LocalClassification)
     samples_and_gradient, gradient = _Stopwatch(problem._of), _Stopwatch(problem._gradients.gradients)
-    product = _Stopwatch(net._mixers["peers"])
+    product = _Stopwatch(port._mixers["peers"])
     problem._of = samples_and_gradient  # type: ignore[method-assign]
     problem._gradients.gradients = gradient  # type: ignore[method-assign]
-    net._mixers["peers"] = product  # type: ignore[assignment]
+    port._mixers["peers"] = product  # type: ignore[assignment]
     best: dict[str, float] = {"round": float("inf")}
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:

@@ -22,7 +22,7 @@ from ..peers.federation import Federation
 from ..peers.folder import PeerFolder
 from ..peers.shape import Shape
 from ..problems import Classification, blobs
-from ..runtime import Guard, Session, build_net
+from ..runtime import Guard, Session, build_port
 from .cases import BATCH, LR
 from .processes import torch_alone
 
@@ -84,7 +84,7 @@ def parts_of_a_round() -> dict[str, float]:
 
 def _parts() -> dict[str, float]:
     exp, row = _experiment(ring(RING), 784, 10**9, 1), 0
-    session = Session(exp, build_net(exp, np.array([row]), wire=_Echo()), guard=Guard(every=1, replay=False))
+    session = Session(exp, build_port(exp, np.array([row]), mixer="links", wire=_Echo()), guard=Guard(every=1, replay=False))
     session.start()
     shape = Shape.of(exp)
     kept = [np.zeros(exp.problem.n, np.float32) for _ in range(2 * shape.remember)]  # what its two neighbours may need again

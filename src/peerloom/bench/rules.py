@@ -15,7 +15,7 @@ from ..experiment import Experiment
 from ..graphs import from_edges, hubs, regular
 from ..messages import ANQ, Coordinates, Dense, Quantised, TopK
 from ..problems import Classification
-from ..runtime import Session, build_net
+from ..runtime import Session, build_port
 from ..schedules import Always, Every, HubRounds, Sampled
 from .cases import BATCH, LR, data
 from .contenders import Simulator
@@ -85,11 +85,11 @@ def _graph(needs: Any) -> Network:
 
 @torch.no_grad()
 def mixing(seconds: float) -> dict[str, float]:
-    """Milliseconds of one `net.mix` of 1,000 rows of 7,850 over 8 neighbours each, and of the bare products."""
+    """Milliseconds of one `port.mix` of 1,000 rows of 7,850 over 8 neighbours each, and of the bare products."""
     graph = regular(1000, degree=8, seed=1)
     exp = Experiment(graph, Classification("softmax", data(), batch=BATCH), DGD(lr=LR), rounds=1)
-    net = build_net(exp)
-    session = Session(exp, net)
+    port = build_port(exp)
+    session = Session(exp, port)
     session.start()
     session.step()
     x = torch.rand(1000, exp.problem.n)
@@ -100,5 +100,5 @@ def mixing(seconds: float) -> dict[str, float]:
         product = torch.sparse_csr_tensor(start, column, weight, size=(1000, 1000), check_invariants=False)
     rows = x.numpy()
     return interleaved(
-        {"mix": lambda: net.mix(x), "scipy": lambda: matrix @ rows, "torch": lambda: torch.mm(product, x)}, seconds
+        {"mix": lambda: port.mix(x), "scipy": lambda: matrix @ rows, "torch": lambda: torch.mm(product, x)}, seconds
     )

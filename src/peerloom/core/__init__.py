@@ -1,5 +1,7 @@
 """The vocabulary of Peerloom: rows, links, draws, offers, the port and the ledger."""
 
+import warnings
+
 from ..errors import Caution, CheckpointError, ConfigError, DataError, DivergedError, PeerloomError, nearest
 from .algorithm import (
     DIFFERENCES,
@@ -18,9 +20,9 @@ from .algorithm import (
 from .checkpoint import Checkpoint, DamagedError
 from .draw import Draws, uniform, words
 from .ledger import Ledger
-from .net import Net
 from .network import Links, Network
 from .offers import Offer, Packed, average, drift, pull, push, share
+from .port import Port
 from .ports import (
     Activity,
     Cargo,
@@ -73,7 +75,6 @@ __all__ = [
     "MeasuredMessage",
     "MemoryWire",
     "Message",
-    "Net",
     "Network",
     "Offer",
     "Packed",
@@ -81,6 +82,7 @@ __all__ = [
     "Pieces",
     "Placement",
     "Plan",
+    "Port",
     "Problem",
     "Rate",
     "Requirements",
@@ -103,3 +105,15 @@ __all__ = [
     "uniform",
     "words",
 ]
+
+
+_RENAMED = {"Needs": "Requirements", "Net": "Port"}  # since Peerloom 0.1; users' rules may import them
+
+
+def __getattr__(name: str) -> object:
+    """The thing that an old name meant, with a warning."""
+    if name not in _RENAMED:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    new = _RENAMED[name]
+    warnings.warn(f"peerloom.core.{name} is now called {new}: rename it in your rule.", Caution, stacklevel=2)
+    return globals()[new]

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Protocol
 from torch import Tensor
 
 from ..errors import ConfigError
-from .net import Net
 from .network import Network
+from .port import Port
 from .ports import Activity, Fit, Message
 
 __all__ = [
@@ -66,11 +66,11 @@ class Algorithm(Protocol):
 
     needs: ClassVar[Requirements]
 
-    def init(self, x: Tensor, net: Net) -> Any:
+    def init(self, x: Tensor, port: Port) -> Any:
         """The state of round 0, from the rows' first models."""
 
-    def step(self, s: Any, net: Net) -> Any:
-        """The state after round net.t."""
+    def step(self, s: Any, port: Port) -> Any:
+        """The state after round port.t."""
 
 
 @dataclass(frozen=True)

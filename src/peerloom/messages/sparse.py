@@ -1,6 +1,6 @@
 """Compressors that keep some coordinates: random ones, or the largest.
 
-All compressors are packed once per sender (`net.compress`), so that every neighbour adds the same to its copy. Packed rows
+All compressors are packed once per sender (`port.compress`), so that every neighbour adds the same to its copy. Packed rows
 hold numbers of the rows' own type; positions are whole numbers among them, exact up to 2^24 in float32.
 """
 

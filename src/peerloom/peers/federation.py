@@ -24,7 +24,7 @@ from ..errors import ConfigError, PeerError
 from ..experiment import Experiment
 from ..measures import measure
 from ..runs import RunFolder
-from ..runtime import Snapshot, build_net, prepare_process
+from ..runtime import Snapshot, build_port, prepare_process
 from ..schedules import Record
 from ..transport import Home, Link, Member, Roster
 from .decisions import CLOSING, Journal
@@ -167,9 +167,9 @@ class Federation:
         self.folder.save_metrics(rows)
         self.folder.save(whole)
         if not self._free:  # where nobody waits, links do not fire round by round
-            net = build_net(exp)
-            record = Record(exp.graph, net.resources if self.exp.measures else None)
-            _note_fired(record, exp, net.activity, whole.t, [folder.journal() for folder in folders])
+            port = build_port(exp)
+            record = Record(exp.graph, port.resources if self.exp.measures else None)
+            _note_fired(record, exp, port.activity, whole.t, [folder.journal() for folder in folders])
             self.folder.save_fired(record)
         self.folder.save_network(exp)
         estimates = {status["name"]: status["agreement"]["consensus"] for status in self.status()}
@@ -180,12 +180,12 @@ class Federation:
         """What the rows measured, put together to one row per evaluated round."""
         folders = self.peer_folders()
         exp, found = known(self.exp, folders[0].path), []
-        net, lines = build_net(exp), {line["round"]: line["seconds"] for line in folders[0].measurements()}
+        port, lines = build_port(exp), {line["round"]: line["seconds"] for line in folders[0].measurements()}
         for round, spent in sorted(lines.items()):
             judged = [folder.judged(round) for folder in folders]
             x = torch.from_numpy(np.stack([entry["x"] for entry in judged]))
             account = Ledger.total(exp.graph, [Ledger.of(exp.graph, entry) for entry in judged])
-            found.append(measure(Snapshot(round, _Models(x), net, ledger=account), spent))
+            found.append(measure(Snapshot(round, _Models(x), port, ledger=account), spent))
         return found
 
     def checkpoint(self) -> Checkpoint:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ..core import Draws, Network
 from ..errors import ConfigError, PeerError
 from ..experiment import Experiment
-from ..runtime import build_net
+from ..runtime import build_port
 from ..schedules import Bernoulli, from_seconds
 from ..transport import Channel, Parcel, Post
 from ..transport.files import write_whole
@@ -121,10 +121,10 @@ def _measured(exp: Experiment, row: int, post: Post, probe: Channel) -> list[flo
 
 def _gradient(exp: Experiment, row: int) -> float:
     able = exp.measured(Bernoulli(0.5, 0.5))  # only the problem is used
-    net = build_net(able, np.array([row]))
-    x = exp.start([row]).to(net.place.dtype)
+    port = build_port(able, np.array([row]))
+    x = exp.start([row]).to(port.place.dtype)
     batch = iter(range(1 + TIMES))
-    return _timed(lambda: net.problem.grad(x, np.zeros(1, np.int64), 0, next(batch)))
+    return _timed(lambda: port.problem.grad(x, np.zeros(1, np.int64), 0, next(batch)))
 
 
 def _message(post: Post, peer: str, probe: Channel) -> float:

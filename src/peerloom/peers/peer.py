@@ -14,7 +14,7 @@ from torch import Tensor
 from ..core.events import Observer
 from ..errors import PeerError
 from ..experiment import Experiment
-from ..runtime import Guard, Session, Snapshot, StopRule, build_net
+from ..runtime import Guard, Session, Snapshot, StopRule, build_port
 from ..transport import Post, Wanted
 from .folder import PeerFolder
 from .free import FreeWire
@@ -77,11 +77,11 @@ class PeerRun:
         if isinstance(wire, PostWire):
             wire.safeguard = self._save
         self.telemetry = telemetry or Telemetry(row, exp.rounds, tuple(shape.channels))
-        net = build_net(exp, np.array([row]), wire=TimedWire(wire, self.telemetry))
+        port = build_port(exp, np.array([row]), mixer="links", wire=TimedWire(wire, self.telemetry))
         watchers = [self.telemetry.observe, *observers]
         stop = StopRule(exp.rounds, pause=pause)
         guard = Guard(every=1, replay=False)
-        self._session = Session(exp, net, stop=stop, guard=guard, observers=watchers, resume=kept)
+        self._session = Session(exp, port, stop=stop, guard=guard, observers=watchers, resume=kept)
 
     def run(self) -> Session:
         """From the last checkpoint, or from the start, to the end or until `AskedToStop` is raised; the session."""
@@ -169,13 +169,13 @@ class PeerRun:
         post.take_all([Wanted(peer, after, 0) for peer in post.roster.sources(post.me)], _GOODBYE)
 
     def _measure(self, x: Tensor) -> None:
-        net = self._session.port
-        found: dict[str, Any] = {"round": net.t, "seconds": time.monotonic() - self.telemetry.began}
+        port = self._session.port
+        found: dict[str, Any] = {"round": port.t, "seconds": time.monotonic() - self.telemetry.began}
         found["cpu_seconds"] = time.process_time()
-        if self._row < net.network.clients:
-            judged = net.problem.evaluate(x)
+        if self._row < port.network.clients:
+            judged = port.problem.evaluate(x)
             found["loss"] = float(judged.loss[0])
             found["accuracy"] = None if judged.accuracy is None else float(judged.accuracy[0])
         found["consensus"] = self.telemetry.consensus
-        self._folder.measured(found, x[0], net.ledger)
+        self._folder.measured(found, x[0], port.ledger)
         self._session.evaluated([found])

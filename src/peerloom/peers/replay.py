@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core import Cargo, Delivery, Late, Ledger, Links
 from ..experiment import Experiment
-from ..runtime import Guard, Session, build_net
+from ..runtime import Guard, Session, build_port
 from .decisions import CLOSING, Decision, Tag
 
 __all__ = ["DecisionsWire", "replay"]
@@ -69,7 +69,7 @@ class DecisionsWire:
 def replay(exp: Experiment, decisions: Mapping[int, list[Decision]]) -> tuple[Any, Ledger]:
     """The last state of all rows, and the account, of the run in which these decisions were made, by row."""
     wire = DecisionsWire(decisions, exp.algorithm.needs.keeps_mean)
-    session = Session(exp, build_net(exp, wire=wire), guard=Guard(every=1, replay=False))
+    session = Session(exp, build_port(exp, mixer="links", wire=wire), guard=Guard(every=1, replay=False))
     for _ in session:
         pass
     return session.state, session.ledger

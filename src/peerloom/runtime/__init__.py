@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .guard import Guard
     from .process import ProcessFacts, keep_freed_memory, prepare_process
     from .session import DurableWire, Session, Snapshot
-    from .simulator import Path, build_net, iterate, simulation
+    from .simulator import Path, build_port, iterate, simulation
     from .stop import StopRule
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "StopRule",
     "Trace",
     "Width",
-    "build_net",
+    "build_port",
     "iterate",
     "keep_freed_memory",
     "prepare_process",
@@ -40,7 +40,7 @@ _MODULES = {
     "dry_run": ("Mixing", "Part", "Trace", "Width", "trace"),
     "guard": ("Guard",),
     "session": ("DurableWire", "Session", "Snapshot"),
-    "simulator": ("Path", "build_net", "iterate", "simulation"),
+    "simulator": ("Path", "build_port", "iterate", "simulation"),
     "stop": ("StopRule",),
     "process": ("ProcessFacts", "keep_freed_memory", "prepare_process"),
 }

@@ -11,12 +11,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from ..core import Algorithm, Draws, Evaluation, Net, Network, Offer, Packed, Placement, pull
+from ..core import Algorithm, Draws, Evaluation, Network, Offer, Packed, Placement, pull
 from ..errors import Caution, ConfigError
 from ..experiment import Experiment
 from ..graphs import complete, from_edges, hubs
 from ..messages import Dense
 from ..schedules import Always
+from .port import RowPort
 from .session import Session
 
 __all__ = ["Mixing", "Part", "Trace", "Width", "trace"]
@@ -131,7 +132,7 @@ def _width(name: str, small: int, large: int) -> Width:
     return Width(slope, small - slope * _SIZES[0])
 
 
-class _TracingPort(Net):
+class _TracingPort(RowPort):
     """A port that notes every mixing by its index within the round."""
 
     def __init__(self, *parts: Any) -> None:
@@ -139,9 +140,9 @@ class _TracingPort(Net):
         self.mixings: dict[int, tuple[str, list[Offer]]] = {}
         self._round = (-1, 0)  # and how many mixings it had so far
 
-    def own(self, per_node: ArrayLike) -> Tensor:
+    def constant(self, per_client: ArrayLike) -> Tensor:
         """The first client's constant for all: this network has fewer clients than the run's."""
-        return super().own(np.ravel(per_node)[0])
+        return super().constant(np.ravel(per_client)[0])
 
     def mix(self, *offers: Offer | Packed | Tensor, over: str = "peers") -> Any:
         """Mix, and note what was offered."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -10,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core import Checkpoint, CheckpointError, Ledger, Net
+from ..core import Caution, Checkpoint, CheckpointError, Ledger
 from ..core.events import Diverged, Evaluated, Event, Finished, Observer, Observers, RoundDone, Saved, Started
 from ..core.tensor_file import Array, Pieces
 from ..experiment import Experiment
 from .guard import Guard, diverged, is_finite
+from .port import RowPort
 from .stop import StopRule
 
 __all__ = ["DurableWire", "Session", "Snapshot"]
@@ -34,9 +36,9 @@ class DurableWire(Protocol):
 class Snapshot:
     """The run after round t. What it hands out are copies: nothing done to them disturbs the run."""
 
-    def __init__(self, t: int, state: Any, net: Net, *, rule: str = "", ledger: Ledger | None = None) -> None:
-        self.t, self._state, self.net, self._rule = t, state, net, rule
-        self.account = net.ledger if ledger is None else ledger
+    def __init__(self, t: int, state: Any, port: RowPort, *, rule: str = "", ledger: Ledger | None = None) -> None:
+        self.t, self._state, self.port, self._rule = t, state, port, rule
+        self.account = port.ledger if ledger is None else ledger
         """What the run has cost, to read while it stands here: the account goes on with the run."""
 
     @property
@@ -47,20 +49,26 @@ class Snapshot:
     @property
     def x(self) -> Tensor:
         """The models of the clients [m, n]."""
-        return self._state.x[: self.net.network.clients].clone()  # type: ignore[no-any-return]
+        return self._state.x[: self.port.network.clients].clone()  # type: ignore[no-any-return]
 
     @property
     def ledger(self) -> Ledger:
         """A copy of the account. Ask while the run stands here."""
-        if self.account is self.net.ledger and self.net.t != self.t:
+        if self.account is self.port.ledger and self.port.t != self.t:
             raise RuntimeError(
-                f"The ledger of round {self.t} is gone, the run has reached round {self.net.t}. Take it inside the loop."
+                f"The ledger of round {self.t} is gone, the run has reached round {self.port.t}. Take it inside the loop."
             )
         return self.account.copy()
 
     def checkpoint(self) -> Checkpoint:
         """Where another session can go on. Ask while the run stands here."""
-        return Checkpoint(self.t, self.net.place.rows, self._rule, _arrays(self.state), self.ledger.arrays())
+        return Checkpoint(self.t, self.port.place.rows, self._rule, _arrays(self.state), self.ledger.arrays())
+
+    @property
+    def net(self) -> RowPort:
+        """The old name of `port`."""
+        warnings.warn("A snapshot's `net` is now called `port`.", Caution, stacklevel=2)
+        return self.port
 
 
 class _Point(NamedTuple):
@@ -82,7 +90,7 @@ class Session:
     def __init__(
         self,
         exp: Experiment,
-        port: Net,
+        port: RowPort,
         *,
         stop: StopRule | None = None,
         guard: Guard = Guard(),  # noqa: B008  (frozen)
@@ -116,7 +124,7 @@ class Session:
         return self._point.ledger
 
     @property
-    def port(self) -> Net:
+    def port(self) -> RowPort:
         """The port of the rows that are run."""
         return self._port
 

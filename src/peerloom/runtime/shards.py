@@ -21,7 +21,7 @@ from ..core import Cargo, Checkpoint, Delivery, Ledger, Links
 from ..experiment import Experiment
 from .guard import Guard
 from .session import Session
-from .simulator import build_net
+from .simulator import build_port
 from .stop import StopRule
 
 __all__ = ["ShardedRun", "run_sharded"]
@@ -100,7 +100,7 @@ def run_sharded(
     sessions = [
         Session(
             exp,
-            build_net(exp, mine, wire=wire),
+            build_port(exp, mine, mixer="links", wire=wire),
             stop=stop,
             guard=guard,
             resume=None if begin is None else begin.select(mine.tolist(), exp.graph),

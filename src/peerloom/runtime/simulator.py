@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..core import Checkpoint, ConfigError, Draws, MemoryWire, Net, Placement, Wire, check_links
+from ..core import Checkpoint, ConfigError, Draws, Placement, Wire, check_links
 from ..core.events import Observer
 from ..experiment import Experiment
 from .memory import caution_of_size
+from .port import MixerName, RowPort
 from .process import prepare_process
 from .session import Session, Snapshot
 
-__all__ = ["Path", "build_net", "iterate", "simulation"]
+__all__ = ["Path", "build_port", "iterate", "simulation"]
 
-Path = Literal["auto", "matrix", "links"]
+Path = MixerName
 
 
-def build_net(
+def build_port(
     exp: Experiment,
     rows: NDArray[np.int64] | None = None,
     *,
     device: str | torch.device = "cpu",
+    mixer: MixerName = "auto",
     wire: Wire | None = None,
-) -> Net:
-    """The port of a process that hosts these rows (all of them by default)."""
+) -> RowPort:
+    """The port of a process that hosts these rows (all of them by default); a wire needs the mixer 'links'."""
     rows = np.arange(exp.graph.rows) if rows is None else rows
     place = Placement(rows, exp.graph.rows, _device(device), exp.torch_dtype)
     workers = place._replace(rows=rows[rows < exp.graph.clients], of=exp.graph.clients)
     draws = Draws(exp.seed)
     activity = exp.active_schedule.bind(exp.graph, draws)
     check_links(exp.algorithm, exp.graph, activity, exp.rounds)
-    return Net(
+    return RowPort(
         place,
         exp.graph,
         activity,
@@ -43,6 +44,7 @@ def build_net(
         exp.problem.bind(workers, draws),
         draws,
         resources=exp.able.bind(exp.graph, draws),
+        mixer=mixer,
         wire=wire,
     )
 
@@ -69,17 +71,17 @@ def simulation(
 ) -> Session:
     """A session with all rows in this process."""
     prepare_process()
-    net = build_net(exp, device=device, wire=_wire(exp, path))
-    caution_of_size(len(net.place.rows), exp.problem.n, net.place.dtype.itemsize)
-    return Session(exp, net, observers=observers, resume=resume)
+    _check_mixer(exp, path)
+    port = build_port(exp, device=device, mixer=path)
+    caution_of_size(len(port.place.rows), exp.problem.n, port.place.dtype.itemsize)
+    return Session(exp, port, observers=observers, resume=resume)
 
 
-def _wire(exp: Experiment, path: Path) -> Wire | None:
+def _check_mixer(exp: Experiment, path: Path) -> None:
     if path not in ("auto", "matrix", "links"):
         raise ConfigError(f"path must be 'auto', 'matrix' or 'links', found '{path}'.")
     if path == "matrix" and exp.message.fit != "whole":
         raise ConfigError(f"path 'matrix' needs messages that carry whole rows, which {exp.message!r} does not. Use 'auto'.")
-    return MemoryWire() if path == "links" else None
 
 
 def _device(device: str | torch.device) -> torch.device:

@@ -1,33 +1,47 @@
-"""The port: all that an algorithm sees of the world. Row-wise arithmetic is free; only `mix` crosses rows."""
+"""The port of the rows that live in this process."""
 
 from __future__ import annotations
 
-from typing import Any, overload
+import warnings
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from ..errors import ConfigError
-from .draw import Draws
-from .exchange import LinkMixer, trip_of_rows
-from .ledger import Ledger
-from .matrix import MatrixMixer
-from .network import Network
-from .offers import Offer, Packed, pull
-from .ports import Activity, LocalProblem, MeasuredMessage, MemoryWire, Message, Placement, Wire
+from ..core import (
+    Activity,
+    Draws,
+    Ledger,
+    LocalProblem,
+    MeasuredMessage,
+    MemoryWire,
+    Message,
+    Network,
+    Offer,
+    Packed,
+    Placement,
+    Wire,
+    pull,
+)
+from ..core.exchange import LinkMixer, trip_of_rows
+from ..core.matrix import MatrixMixer
+from ..errors import Caution, ConfigError
 
-__all__ = ["Net"]
+__all__ = ["MixerName", "RowPort"]
+
+MixerName = Literal["auto", "matrix", "links"]
+"""How rows are mixed: as a matrix product, link by link over a wire, or by a product where rows arrive whole."""
 
 Ids = NDArray[np.int64]
 
 
-class Net:
-    """The port of one process, whichever rows it hosts.
+class RowPort:
+    """Implements `Port` for the rows that live here.
 
-    Mixing goes link by link over the wire: pack, deliver, unpack, add up. Where no wire is given every row is here and
-    nothing can be lost, so mixing is a matrix product if rows arrive whole. Both give the same numbers.
+    The engine says how they are mixed. Link by link works wherever the neighbours are; a matrix
+    product needs all rows here and messages that carry them whole. Both give the same numbers.
     """
 
     def __init__(
@@ -40,12 +54,15 @@ class Net:
         draws: Draws,
         *,
         resources: Activity | None = None,
+        mixer: MixerName = "auto",
         wire: Wire | None = None,
     ) -> None:
+        if wire is not None and mixer != "links":
+            raise ValueError(f"A wire carries rows link by link, but the mixer is '{mixer}'. Give mixer='links'.")
         self.t = 0
         self.place, self.network, self.activity, self.message = place, network, activity, message
-        self.problem, self.draws = problem, draws
-        self.wire, self.all_here = MemoryWire() if wire is None else wire, wire is None
+        self.problem, self.draws, self.mixer = problem, draws, mixer
+        self.wire, self.all_here = MemoryWire() if wire is None else wire, mixer != "links"
         self.resources = activity if resources is None else resources
         self.ledger = Ledger(network)
         self._here = np.full(network.rows, -1)
@@ -59,12 +76,11 @@ class Net:
         self._mixers: dict[str, MatrixMixer] = {}
         self._by_links = LinkMixer(place, self._here, message, draws, self.wire)
 
-    def twin(self) -> Net:
+    def twin(self) -> RowPort:
         """Another port of the same rows, in round 0 and with an empty ledger."""
-        wire = None if self.all_here else self.wire
-        return Net(
+        return RowPort(
             self.place, self.network, self.activity, self.message, self.problem, self.draws,
-            resources=self.resources, wire=wire,
+            resources=self.resources, mixer=self.mixer, wire=None if self.all_here else self.wire,
         )  # fmt: skip
 
     def active(self) -> Tensor:
@@ -95,21 +111,21 @@ class Net:
         """The proximal step of the problem's regulariser h."""
         return self.problem.prox(z, step)
 
-    def own(self, per_node: ArrayLike) -> Tensor:
-        """The hosted rows of a per-node constant, as a column: one number for all, one per client, or one per row."""
-        given, rows, clients = np.asarray(per_node, np.float64), self.network.rows, self.network.clients
+    def constant(self, per_client: ArrayLike) -> Tensor:
+        """The rows' part of a constant, as a column: one number for all, one per client, or one per row."""
+        given, rows, clients = np.asarray(per_client, np.float64), self.network.rows, self.network.clients
         if given.shape not in ((), (rows,), (clients,)):
             raise ConfigError(f"A constant of shape {list(given.shape)} was given for {clients} clients. Give one for each.")
         every = np.zeros(rows)
         every[: len(given) if given.ndim else rows] = given  # hubs, which have no constant of their own, get 0
         return self._column(every[self.place.rows])
 
-    def draw(self, stream: str, shared: bool = False) -> Tensor:
+    def uniform(self, stream: str, shared: bool = False) -> Tensor:
         """Uniforms in [0, 1) as a column: one per row, or one that all rows agree on."""
         ids = np.zeros(1, np.int64) if shared else self.place.rows
         return self._column(self.draws(f"rule/{stream}", self.t, ids)[:, 0])
 
-    def heard(self) -> Tensor:
+    def received(self) -> Tensor:
         """How many messages each row got in the last mixing, as a column."""
         return self._column(np.bincount(self._heard, minlength=self.network.rows)[self.place.rows])
 
@@ -133,7 +149,7 @@ class Net:
         self._charge(laws, over, out)
         return mixed[0] if len(mixed) == 1 else mixed
 
-    def talks(self, over: str = "peers") -> Tensor:
+    def fires(self, over: str = "peers") -> Tensor:
         """Whether a link of the row fires in this round, as a column: for rules that prepare what they send."""
         links, live = self.network.layer(over), self.activity.links(self.t, over)
         return self._column(np.bincount(links.src[live], minlength=self.network.rows)[self.place.rows] > 0)
@@ -156,6 +172,24 @@ class Net:
         if isinstance(message, MeasuredMessage):
             bits = paper_bits = talking * message.sizes(rows)
         return Packed(message.unpack(rows, x.shape[1], trip)[0], rows, trip.turn, bits, paper_bits)
+
+    # -- names up to Peerloom 0.1, for users' rules; to go with the next minor version
+
+    def own(self, per_node: ArrayLike) -> Tensor:
+        """The old name of `constant`."""
+        return _renamed("own", "constant", self.constant(per_node))
+
+    def draw(self, stream: str, shared: bool = False) -> Tensor:
+        """The old name of `uniform`."""
+        return _renamed("draw", "uniform", self.uniform(stream, shared))
+
+    def heard(self) -> Tensor:
+        """The old name of `received`."""
+        return _renamed("heard", "received", self.received())
+
+    def talks(self, over: str = "peers") -> Tensor:
+        """The old name of `fires`."""
+        return _renamed("talks", "fires", self.fires(over))
 
     def _charge(self, laws: list[Offer], over: str, out: Ids) -> None:
         """One message per link, of all that it carries; rows that stay silent cost nothing."""
@@ -182,3 +216,8 @@ class Net:
 
     def _column(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self.place.device, self.place.dtype)[:, None]
+
+
+def _renamed(old: str, new: str, found: Tensor) -> Tensor:
+    warnings.warn(f"The port's `{old}` is now called `{new}`: rename it in your rule.", Caution, stacklevel=3)
+    return found
