@@ -67,7 +67,7 @@ class PeerFolder:
         found = self.checkpoints()
         if found:
             reached = max(reached_in(at.memory()) for at in found)
-            return replace(found[0], wire={**found[0].wire, **reached_memory(reached)}) if found[0].wire else found[0]
+            return replace(found[0], wire={**found[0].wire, **reached_memory(reached)}) if reached else found[0]
         if any(path.exists() for path in self._paths()):
             raise CheckpointError(f"No checkpoint in {self.path} can be read. Delete the folder; the peer must join anew.")
         if any(self.path.glob("checkpoint-*.bin")):

@@ -51,8 +51,6 @@ class FreeWire:
         """Go on after round t with the sums of that time; whatever was reached since, nobody waited for it."""
         for name, value in memory.items():
             what, *numbers = name.split("/")
-            if not numbers:
-                continue
             turn, row, column = map(int, numbers)
             place, orders = (turn, row, column), memory.get(f"{what}-order/{turn}/{row}/{column}", _NEVER).tolist()
             if what == "sigma":

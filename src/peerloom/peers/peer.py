@@ -136,8 +136,9 @@ class PeerRun:
         written, should that be spoilt until the one after.
         """
         begin, done = time.monotonic(), self._session.checkpoint()
-        reached = max(self._reached, done.t + (1 if last else self._ahead))
-        done = replace(done, wire={**done.wire, **reached_memory(reached)})
+        if not self._free:
+            reached = max(self._reached, done.t + (1 if last else self._ahead))
+            done = replace(done, wire={**done.wire, **reached_memory(reached)})
         self._tried = done.t
         for attempt in range(1, _ATTEMPTS + 1):
             try:

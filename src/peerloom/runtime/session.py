@@ -103,6 +103,7 @@ class Session:
         self._tell = Observers(observers)
         self._resume = resume
         self._wire = port.wire if isinstance(port.wire, DurableWire) else None
+        self._no_grad = torch.no_grad()  # as a decorator it would be made anew in every round
         self._asked = False
         self._end: str | None = None
         self._now: _Point | None = None
@@ -159,23 +160,23 @@ class Session:
         self._tell(Started(port.t))
         return Snapshot(port.t, state, port, rule=self._rule)
 
-    @torch.no_grad()
     def step(self) -> Snapshot:
         """One round more."""
-        if self.finished is not None:
+        if self._end is not None or self._asked:
             raise RuntimeError(f"This session ended after round {self.t} ({self.finished}).")
-        before, begin = self._point, time.monotonic()
-        port = self._port
-        port.t = before.t + 1
-        state = self._exp.algorithm.step(before.state, port)
-        end = self._stop.reached(port.t, port.ledger)
+        before, port = self._point, self._port
+        begin = time.monotonic() if self._tell else 0.0
+        port.t = t = before.t + 1
+        with self._no_grad:
+            state = self._exp.algorithm.step(before.state, port)
+        end = self._stop.reached(t, port.ledger)
         self._watch(state, last=end is not None)
         # One assignment, so that whoever interrupts finds either the round before or this one, whole.
         self._now = self._reach(state)
         self._end = end
         if self._tell:
-            self._tell(RoundDone(port.t, time.monotonic() - begin))
-        return Snapshot(port.t, state, port, rule=self._rule)
+            self._tell(RoundDone(t, time.monotonic() - begin))
+        return Snapshot(t, state, port, rule=self._rule)
 
     def evaluated(self, metrics: Sequence[Mapping[str, Any]]) -> None:
         """Tell of the evaluations so far, the newest last: the run ends where they have settled."""
