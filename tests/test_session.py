@@ -225,6 +225,8 @@ def test_a_round_that_is_interrupted_leaves_no_trace():
     with pytest.raises(Interrupted):
         for _ in session:
             pass
+    with pytest.raises(RuntimeError, match="Round 6 was interrupted"):
+        session.step()
     before = simulation(replace(exp, rounds=5), path="links")
     for _ in before:
         pass
@@ -260,3 +262,22 @@ def test_the_words_of_the_transport_are_events_and_the_log_says_them(tmp_path):
     assert [line["kind"] for line in told] == [*kinds, "end"]
     assert told[0]["text"] == "text of up"
     assert "round 9, stopped; the same command goes on" in told[-1]["text"]
+
+
+def test_a_round_that_a_fault_of_the_rule_ends_leaves_no_checkpoint():
+    """Without a durable wire the account of the round before is gone; the state is not."""
+
+    class Faulty(DSpodFL):
+        def step(self, s, port):
+            found = super().step(s, port)
+            if port.t == 4:
+                raise ZeroDivisionError
+            return found
+
+    session = simulation(replace(busy(), algorithm=Faulty(0.05)))
+    with pytest.raises(ZeroDivisionError):
+        for _ in session:
+            pass
+    assert session.t == 3
+    with pytest.raises(RuntimeError, match="account of round 3 is gone"):
+        session.checkpoint()

@@ -83,8 +83,9 @@ class _Point(NamedTuple):
 class Session:
     """Runs the rows of one port through the rounds of an experiment.
 
-    A round is all or nothing where the wire is durable: if it stops in the midst of one, `t`,
-    `state`, `ledger` and `checkpoint()` are those of the round before. Other wires cannot stop.
+    Where the wire is durable a round is all or nothing: if it is interrupted, `t`, `state`, `ledger`
+    and `checkpoint()` are those of the round before. Elsewhere only `t` and `state` are, which saves
+    a copy of the ledger in every round. Either way an interrupted session does not go on.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Session:
         self._resume = resume
         self._wire = port.wire if isinstance(port.wire, DurableWire) else None
         self._no_grad = torch.no_grad()  # as a decorator it would be made anew in every round
-        self._asked = False
+        self._asked = self._broken = False
         self._end: str | None = None
         self._now: _Point | None = None
         self._good: _Point | None = None  # where the guard last looked
@@ -164,16 +165,19 @@ class Session:
         """One round more."""
         if self._end is not None or self._asked:
             raise RuntimeError(f"This session ended after round {self.t} ({self.finished}).")
+        if self._broken:
+            raise RuntimeError(f"Round {self.t + 1} was interrupted. Go on in a new session, from a checkpoint.")
         before, port = self._point, self._port
         begin = time.monotonic() if self._tell else 0.0
         port.t = t = before.t + 1
+        self._broken = True  # until the round is done: the port has counted part of it
         with self._no_grad:
             state = self._exp.algorithm.step(before.state, port)
         end = self._stop.reached(t, port.ledger)
         self._watch(state, last=end is not None)
         # One assignment, so that whoever interrupts finds either the round before or this one, whole.
         self._now = self._reach(state)
-        self._end = end
+        self._end, self._broken = end, False
         if self._tell:
             self._tell(RoundDone(t, time.monotonic() - begin))
         return Snapshot(t, state, port, rule=self._rule)
@@ -201,6 +205,8 @@ class Session:
     def checkpoint(self) -> Checkpoint:
         """Where a session can go on: the last round that is done."""
         at = self._point
+        if self._broken and self._wire is None:
+            raise RuntimeError(f"Round {at.t + 1} was interrupted, and the account of round {at.t} is gone with it.")
         account = at.ledger if self._wire is not None else at.ledger.copy()
         rows = self._port.place.rows
         return Checkpoint(at.t, rows, self._rule, _arrays(at.state), account.arrays(), at.memory())
