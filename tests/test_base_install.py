@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import peerloom
-from peerloom.cli.doctor import _Wanted
+from peerloom.cli.doctor import _Wanted, doctor_command
 
 ROOT = Path(peerloom.__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -126,6 +126,12 @@ def test_a_missing_extra_is_one_sentence_and_an_exit_code(words, what, extra, pl
         rf"error: {what} needs the package \S+, which is not installed: pip install 'peerloom\[{extra}\]'\n",
         "".join(line for line in done.stderr.splitlines(keepends=True) if line.startswith(("error:", "Traceback"))),
     ), done.stderr
+
+
+def test_doctor_says_how_to_get_an_extra(monkeypatch, capsys):
+    monkeypatch.setattr("peerloom.cli.doctor.requires", lambda name: ['no-such-package>=1; extra == "png"', "numpy>=1.26"])
+    doctor_command(as_json=False)
+    assert "without no-such-package: pip install 'peerloom[png]'" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_missing_extra_is_an_import_error_in_python():

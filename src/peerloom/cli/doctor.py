@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.markup import escape
 from rich.table import Table
 
 from .. import __version__
@@ -30,7 +31,7 @@ def doctor_command(as_json: bool) -> None:
     facts = [*_machine(), *_packages(), *_place(), _data()]
     table = Table("", "what", "found")
     for fact in facts:
-        table.add_row("[green]ok[/]" if fact["ok"] else "[red]missing[/]", fact["what"], fact["found"])
+        table.add_row("[green]ok[/]" if fact["ok"] else "[red]missing[/]", fact["what"], escape(fact["found"]))
     show({"ok": all(fact["ok"] for fact in facts), "facts": facts}, table, as_json)
     if not all(fact["ok"] for fact in facts):
         sys.exit(2)
