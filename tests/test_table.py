@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import peerloom as pl
+from peerloom.core.events import Evaluated, each_round
 from peerloom.errors import ConfigError, DataError
 from peerloom.runs import RunFolder, Table
 from peerloom.runs.table import json_line, read_json_lines, read_parquet
@@ -102,7 +103,7 @@ def experiment():
 def test_a_folder_of_version_0_1_is_read_and_resumed(tmp_path, monkeypatch):
     whole = pl.simulate(experiment()).metrics
     seen = []
-    pl.simulate(experiment(), out=tmp_path, on_round=seen.append, stop=lambda: seen[-1] >= 10)
+    pl.simulate(experiment(), out=tmp_path, observers=[each_round(seen.append)], stop=lambda: seen[-1] >= 10)
     folder = RunFolder(tmp_path)
     kept = folder.read().metrics
     kept.to_polars().write_parquet(tmp_path / "metrics.parquet")
@@ -123,5 +124,10 @@ def test_a_folder_of_version_0_1_is_read_and_resumed(tmp_path, monkeypatch):
 
 def test_evaluations_can_be_followed_while_a_run_goes_on(tmp_path):
     counts = []
-    pl.simulate(experiment(), out=tmp_path, on_round=lambda t: counts.append(len(RunFolder(tmp_path).rows())))
-    assert counts == [1 + t // 3 for t in range(20)] + [8]
+
+    def follow(event):
+        if isinstance(event, Evaluated):
+            counts.append((event.t, len(RunFolder(tmp_path).rows())))
+
+    pl.simulate(experiment(), out=tmp_path, observers=[follow])
+    assert counts == [(t, k + 1) for k, t in enumerate([*range(0, 20, 3), 20])]
