@@ -131,7 +131,7 @@ def test_a_missing_extra_is_one_sentence_and_an_exit_code(words, what, extra, pl
 def test_doctor_says_how_to_get_an_extra(monkeypatch, capsys):
     monkeypatch.setattr("peerloom.cli.doctor.requires", lambda name: ['no-such-package>=1; extra == "png"', "numpy>=1.26"])
     doctor_command(as_json=False)
-    assert "without no-such-package: pip install 'peerloom[png]'" in " ".join(capsys.readouterr().out.split())
+    assert "'peerloom[png]'" in capsys.readouterr().out
 
 
 def test_a_missing_extra_is_an_import_error_in_python():

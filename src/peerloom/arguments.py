@@ -40,7 +40,7 @@ def hints_of(make: Callable[..., Any]) -> dict[str, Any]:
 
 
 def alternatives(hint: Any) -> list[Any]:
-    """The types that an annotation allows: those of a union, with what stands for ArrayLike as one."""
+    """The types that an annotation allows: those of a union, with those of ArrayLike as one."""
     members = list(get_args(hint)) if get_origin(hint) in (Union, UnionType) else [hint]
     arrays = set(get_args(ArrayLike))
     if arrays <= set(members):

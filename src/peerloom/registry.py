@@ -1,4 +1,4 @@
-"""Names to parts and parts to names: what a file may say, and how a part is written back into one."""
+"""Names to parts and back: what a file may say, and how a part is written into one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ KIND_OF: dict[Any, str] = {
 def build(kind: str, given: object, where: str, **defaults: Any) -> Any:
     """Make a part from what a file says: a name, or a table with a name and arguments.
 
-    `where` is the place in the file, for errors; `defaults` are arguments to use if the part takes them.
+    `where` is the position in the file, for errors; `defaults` are arguments to use if the part
+    takes them.
     """
     table: Table = {"name": given} if isinstance(given, str) else dict(given) if isinstance(given, dict) else {}
     if not isinstance(name := table.pop("name", None), str):
@@ -151,7 +152,7 @@ def _find(kind: str, name: str, where: str) -> Callable[..., Any]:
 
 
 def _import(name: str, where: str) -> Callable[..., Any]:
-    """Code of one's own, by module:Name. Whether it may be imported, and from where, the loader in force decides."""
+    """The user's own code, by module:Name; the loader in force decides whether and from where."""
     try:
         found = load_code(name)
     except ConfigError as error:

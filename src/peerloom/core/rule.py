@@ -38,9 +38,9 @@ def rule(paper: str, sends: str, good_for: str) -> Callable[[type[Rule]], type[R
 
 
 def preset(name: str, base: type[Rule], card: Card, *, doc: str, **said: Any) -> type[Rule]:
-    """Another rule's equation under another plan: registered by a name, with a card and a docstring of its own.
+    """Make and register a rule that is another one under another plan.
 
-    `said` is what the preset says otherwise of itself: `plan`, `needs`, `family`.
+    `said` is what the preset says differently of itself: `plan`, `needs`, `family`.
     """
     kind = type(name, (base,), {"__doc__": doc, "__module__": base.__module__, **said})
     return rule(*card)(cast("type[Rule]", kind))
