@@ -70,14 +70,12 @@ def _array(path: Path, member: str, size: int) -> NDArray[Any]:
         with np.load(path, allow_pickle=False) as archive:
             return np.asarray(archive[member])
     if path.suffix != ".gz":
-        content = np.memmap(
-            path, np.uint8, mode="r"
-        )  # mapped: what is read once need not be copied
+        # mapped: what is read once need not be copied
+        content = np.memmap(path, np.uint8, mode="r")
         return parse(path.name, content)
     with gzip.open(path) as file:
-        return parse(
-            path.stem, np.frombuffer(file.read(size + HEADER), np.uint8)
-        )  # no more, whatever it unpacks to
+        # no more, whatever it unpacks to
+        return parse(path.stem, np.frombuffer(file.read(size + HEADER), np.uint8))
 
 
 def _idx(content: NDArray[np.uint8]) -> NDArray[Any]:

@@ -160,21 +160,8 @@ class VGG11:
     1000 outputs, which needs dropout and half a gigabyte per client.
     """
 
-    WIDTHS: ClassVar[tuple[int, ...]] = (
-        64,
-        0,
-        128,
-        0,
-        256,
-        256,
-        0,
-        512,
-        512,
-        0,
-        512,
-        512,
-        0,
-    )  # 0 is pooling
+    # 0 is pooling
+    WIDTHS: ClassVar[tuple[int, ...]] = (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0)
     head: Literal["small", "imagenet"] = "small"
     loss: str = "cross_entropy"
 

@@ -41,9 +41,8 @@ class Dataset:
     test_y: NDArray[Any] | None = field(default=None, repr=False)
     name: str = "data"
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(
-        default_factory=dict, repr=False
-    )  # known constants of synthetic sets, names
+    # known constants of synthetic sets, names
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
     owners: NDArray[np.int64] | None = field(default=None, repr=False)
     of_site: bool = False
 

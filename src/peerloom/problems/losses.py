@@ -45,9 +45,8 @@ def _hinge(s: Tensor, y: Tensor) -> Tensor:
 
 def _hinge_slope(s: Tensor, y: Tensor) -> Tensor:
     violated = (_margins(s, y) > 0).to(s.dtype)
-    count = violated.sum(
-        dim=-1, keepdim=True
-    )  # the own class among them, whose slope is then minus the others
+    # the own class among them, whose slope is then minus the others
+    count = violated.sum(dim=-1, keepdim=True)
     return violated.scatter_(-1, y.unsqueeze(-1), 1 - count).div_(s.shape[-1])
 
 
@@ -72,9 +71,8 @@ def _squared_slope(s: Tensor, y: Tensor) -> Tensor:
 
 
 def _largest(s: Tensor, y: Tensor) -> Tensor:
-    return (
-        s.max(dim=-1).indices == y
-    )  # as argmax, but five times faster where classes lie in blocks, as ClosedForm's do
+    # As argmax, but faster where classes lie in blocks, as ClosedForm's do.
+    return s.max(dim=-1).indices == y
 
 
 def _positive(s: Tensor, y: Tensor) -> Tensor:

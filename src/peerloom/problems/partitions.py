@@ -209,9 +209,8 @@ class Dirichlet:
         classes = _classes(y, "Dirichlet")
         order = _shuffled(len(y), draws, "dirichlet")
         u = draws.once("partition/share", np.arange(len(classes)), lanes=clients)
-        gamma = np.exp(
-            _log_gamma_samples(self.theta, u)
-        )  # independent gammas, normalised, are Dirichlet
+        # independent gammas, normalised, are Dirichlet
+        gamma = np.exp(_log_gamma_samples(self.theta, u))
         hands: list[list[Ids]] = [[] for _ in range(clients)]
         for label, share in zip(classes, gamma / gamma.sum(axis=1, keepdims=True), strict=True):
             mine = order[y[order] == label]

@@ -44,10 +44,8 @@ _ATTRIBUTES: dict[str, tuple[float, float]] = {
     "ca": (0, 1),  # vessels coloured by fluoroscopy, 0 to 3
     "thal": (3, 2),  # 3 normal, 6 fixed defect, 7 reversible defect
 }
-_NEVER_ZERO = (
-    "trestbps",
-    "chol",
-)  # a living patient's are not: where a file says 0, it was not measured
+# a living patient's are not: where a file says 0, it was not measured
+_NEVER_ZERO = "trestbps", "chol"
 
 
 @loaded_once
@@ -116,10 +114,8 @@ def _patients(text: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         for line in text.split()
     ]
     table = np.array(rows, np.float64)
-    x, y = (
-        table[:, :-1],
-        (table[:, -1] > 0).astype(np.int64),
-    )  # the grade of disease, 1 to 4, counts as disease
+    # the grade of disease, 1 to 4, counts as disease
+    x, y = table[:, :-1], (table[:, -1] > 0).astype(np.int64)
     for name in _NEVER_ZERO:
         column = x[:, list(_ATTRIBUTES).index(name)]
         column[column == 0] = np.nan

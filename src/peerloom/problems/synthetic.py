@@ -134,9 +134,8 @@ def _spectrum(x: NDArray[np.float32]) -> Floats:
 def _regression_parts(
     name: str, samples: int, features: int, seed: int, nonzero: float | None
 ) -> tuple[Floats, Floats, Floats]:
-    a = (
-        _normal(seed, f"data/{name}/a", samples, features).astype(np.float32).astype(np.float64)
-    )  # what is trained on
+    # what is trained on
+    a = _normal(seed, f"data/{name}/a", samples, features).astype(np.float32).astype(np.float64)
     w = (
         _normal(seed, f"data/{name}/w", 1, features)[0]
         if nonzero is None

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,64 +14,18 @@ from numpy.typing import NDArray
 from ..core import Links, Network
 from ..experiment import Experiment
 from .activity_rates import ActivityRates, activity_rates
+from .changes import Changes, changes_of
 from .constants import Constants, estimate
-from .contraction import Contraction, contraction, hub_matrix, rounds_to_agree
+from .contraction import Contraction, contraction, rounds_to_agree
 from .costs import Costs, costs
 from .coverage import Coverage, cover
 from .findings import Finding, findings
 from .graph_facts import ALL_PAIRS, GraphFacts, graph_facts
-from .improve import (
-    WEIGHTS_UP_TO,
-    Improvement,
-    better_weights,
-    new_hub_links,
-    new_links,
-    surer_links,
-)
-from .matrices import UnsettledError
+from .stochastic import Stochastic, stochastic_layers
 
-__all__ = ["Advice", "Changes", "Stochastic", "advise", "advise_all"]
+__all__ = ["Advice", "advise", "advise_all"]
 
 Floats = NDArray[np.float64]
-_SUGGEST_UP_TO = 2000  # clients for whom changes are tried
-
-
-@dataclass(frozen=True)
-class Stochastic:
-    """What the weights of one layer sum to when every link fires, self-weights included."""
-
-    layer: str
-    weights: Literal["receiver", "sender", "neighbours"]
-    rows_sum_to_one: bool
-    columns_sum_to_one: bool
-    symmetric: bool
-    least_own: float  # the least weight a client keeps for itself
-
-    @property
-    def words(self) -> str:
-        """The name of such a matrix."""
-        both = self.rows_sum_to_one and self.columns_sum_to_one
-        kind = (
-            "doubly stochastic"
-            if both
-            else "row stochastic"
-            if self.rows_sum_to_one
-            else "column stochastic"
-        )
-        return f"symmetric, {kind}" if self.symmetric else kind
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What would make the network agree faster; contractions per talking round, squared."""
-
-    now: float
-    surer: tuple[Improvement, ...]
-    fresh: tuple[Improvement, ...]
-    weights: (
-        float | None
-    )  # the contraction of the best weights; None where they were not looked for
-    tuned: tuple[tuple[int, int, float], ...] = ()  # the best weights, as (source, target, weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +105,7 @@ def advise_all(
             b"" if rates.coins is None else b"".join(p.tobytes() for p in rates.coins.values()),
         )
         if what not in changes:
-            changes[what] = (None, ()) if quick else _changes(exp, rates, mixing)
+            changes[what] = (None, ()) if quick else changes_of(exp, rates, mixing)
         yield _advice(exp, rates, shapes[id(exp.graph)], mixing, constants[who], *changes[what])
 
 
@@ -189,7 +143,7 @@ def _advice(
         clients=exp.graph.clients,
         hubs=exp.graph.hubs,
         shape=shape,
-        matrices=_matrices(exp),
+        matrices=stochastic_layers(exp),
         links=_spread(fires),
         nodes=_spread(rates.nodes),
         period=rates.common_period,
@@ -203,89 +157,6 @@ def _advice(
         findings=findings(exp, rates, shape, mixing, constants, coverage),
         skipped=tuple(skipped),
     )
-
-
-def _changes(
-    exp: Experiment, rates: ActivityRates, mixing: Contraction
-) -> tuple[Changes | None, tuple[str, ...]]:
-    if exp.graph.hubs:
-        return _hub_changes(exp, mixing)
-    links = exp.graph.peers
-    if rates.coins is None or mixing.worst is None or mixing.how != "exact":
-        return None, ("changes to links: they need links that are independent coins",)
-    if links.rows > _SUGGEST_UP_TO:
-        return None, (f"changes to links: more than {_SUGGEST_UP_TO:,} clients",)
-    now = (mixing.per_round or 0.0) ** rates.period["peers"]
-    if now >= 1 - 1e-12:
-        return None, ()
-    p, skipped = rates.coins["peers"], []
-    try:
-        surer = surer_links(links, p, mixing.worst, now)
-        fresh = new_links(links, p, mixing.worst, now)
-    except UnsettledError as error:
-        return None, (f"changes to links: {error}",)
-    if fresh is None:
-        skipped.append(
-            "new links: the weights are your own, and a new link would not know how to change them"
-        )
-    best, tuned = None, np.empty(0)
-    if not links.symmetric:
-        skipped.append("better weights: only looked for on undirected graphs")
-    elif links.rows > WEIGHTS_UP_TO:
-        skipped.append(f"better weights: more than {WEIGHTS_UP_TO} clients")
-    else:
-        best, tuned = better_weights(links, p, now)
-    weights = (
-        tuple(zip(links.src.tolist(), links.dst.tolist(), tuned.tolist(), strict=True))
-        if len(tuned)
-        else ()
-    )
-    return Changes(now, tuple(surer), tuple(fresh or ()), best, weights), tuple(skipped)
-
-
-def _hub_changes(exp: Experiment, mixing: Contraction) -> tuple[Changes | None, tuple[str, ...]]:
-    """New links between the hubs; what ties a worker to its hub is not for choosing."""
-    recipe, now = exp.graph.recipe, mixing.all_on or 0.0
-    if recipe.get("H") is not None or "hub_graph" not in recipe:
-        return None, (
-            "new links between hubs: H is your own, and a new link would not know how to change it",
-        )
-    if now >= 1 - 1e-12 or exp.graph.hubs < 3:
-        return None, ()
-    return Changes(
-        now, (), tuple(new_hub_links(recipe["hub_graph"], hub_matrix(exp)[1], now)), None
-    ), ()
-
-
-def _matrices(exp: Experiment) -> tuple[Stochastic, ...]:
-    """Of every layer the rule mixes over, with the weights it uses there."""
-    found = []
-    for name in exp.algorithm.needs.layers:
-        links = exp.graph.layers[name]
-        if exp.algorithm.needs.combines == "average":
-            even = bool(np.allclose(np.bincount(links.src, links.share, links.rows), 1))
-            found.append(Stochastic(name, "neighbours", True, even, even and links.symmetric, 0.0))
-            continue
-        given, taken = (
-            np.bincount(links.dst, links.a, links.rows),
-            np.bincount(links.src, links.a, links.rows),
-        )
-        even = bool(np.allclose(given, taken, atol=1e-9))
-        found.append(
-            Stochastic(
-                name, "receiver", True, even, links.symmetric, float((1 - given).min(initial=1.0))
-            )
-        )
-        if not np.allclose(links.a, links.b, atol=1e-9) and not exp.graph.hubs:
-            sent, got = (
-                np.bincount(links.src, links.b, links.rows),
-                np.bincount(links.dst, links.b, links.rows),
-            )
-            even = bool(np.allclose(sent, got, atol=1e-9))
-            found.append(
-                Stochastic(name, "sender", even, True, False, float((1 - sent).min(initial=1.0)))
-            )
-    return tuple(found)
 
 
 def _spread(values: Floats) -> tuple[float, float, float]:

@@ -160,9 +160,8 @@ class Linear:
         result = out.reshape(self.m, self.n, self.m, self.n)
         i, j = self.links.dst, self.links.src
         variance = self.p * (1 - self.p)
-        apart = (
-            blocks[j, :, j, :] - blocks[j, :, i, :] - blocks[i, :, j, :] + blocks[i, :, i, :]
-        )  # of x_j - x_i, [E, n, n]
+        # of x_j - x_i, [E, n, n]
+        apart = blocks[j, :, j, :] - blocks[j, :, i, :] - blocks[i, :, j, :] + blocks[i, :, i, :]
         np.add.at(
             result.transpose(0, 2, 1, 3),
             (i, i),
@@ -249,9 +248,8 @@ def mixing_rate(links: Links, p: Floats, rounds: int = 400) -> float:
     logs: list[float] = []
     for _ in range(rounds):
         C = lazy._spread(C)
-        C = (
-            C - C.mean(axis=0) - C.mean(axis=1)[:, None] + C.mean()
-        )  # what all rows share is no disagreement
+        # what all rows share is no disagreement
+        C = C - C.mean(axis=0) - C.mean(axis=1)[:, None] + C.mean()
         size = float(np.trace(C))
         if size < 1e-25:
             return 0.0

@@ -228,9 +228,8 @@ def top_off(
     if m <= DENSE:
         dense = scale[:, None] * moment.matrix().toarray() * scale
         side = dense @ q
-        dense += (
-            (q @ side - 1) * np.outer(q, q) - np.outer(side, q) - np.outer(q, side)
-        )  # q now has eigenvalue -1
+        # q now has eigenvalue -1
+        dense += (q @ side - 1) * np.outer(q, q) - np.outer(side, q) - np.outer(q, side)
         values, vectors = np.linalg.eigh(dense)
         return float(values[-1]), np.asarray(vectors[:, -1])
 

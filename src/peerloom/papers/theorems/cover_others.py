@@ -57,9 +57,8 @@ def cover_spod_gt(
     fails += [f"Lemma B.4: {one.why}" for one in (net.models(), net.trackers()) if not one.holds]
     if not math.isfinite(k.smoothness.value):
         return Coverage(title, False, tuple(fails), float(eta.max()))
-    alike = (
-        1.0 if k.diversity.value == 0 else math.sqrt(2)
-    )  # |grad F_i|^2 <= 2 delta^2 + 2 |grad F|^2
+    # |grad F_i|^2 <= 2 delta^2 + 2 |grad F|^2
+    alike = 1.0 if k.diversity.value == 0 else math.sqrt(2)
     who = recursion.Clients(
         p=rates.nodes,
         L=np.full(m, k.smoothness.value),

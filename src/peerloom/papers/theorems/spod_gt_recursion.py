@@ -85,9 +85,8 @@ def kappas(net: Mixing, who: Clients) -> Kappas:
     L_mean = float(who.L.mean())
     noisy = 2 * e * who.sigma1**2 * L_mean**2
     A, B = net.rho_tilde
-    unsent = (
-        np.bincount(links.src, links.b**2 * net.ph * (1 - net.ph), m) / m
-    )  # the mean over receivers
+    # the mean over receivers
+    unsent = np.bincount(links.src, links.b**2 * net.ph * (1 - net.ph), m) / m
     k2 = float(2 * mean(who.sigma1**2 * p * e) + 3 * mean((1 - p) * who.delta1**2) + 3)
     k3 = float(phi.max() * (pi.max() ** 2 / pi.min() + 2 * m * (pi * unsent).max()))
     k4 = float((p / phi * (noisy + 5 * who.L**2)).max())
