@@ -11,43 +11,67 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    paper: Annotated[str | None, typer.Argument(help="A paper, such as dspodfl. Without it, all are listed.")] = None,
-    figure: Annotated[
-        str | None, typer.Argument(help="A figure or table, such as fig2b. Without it, all are listed.")
+    paper: Annotated[
+        str | None, typer.Argument(help="A paper, such as dspodfl. Without it, all are listed.")
     ] = None,
-    tiny: Annotated[bool, typer.Option("--tiny", help="In seconds, to see that it works; no claim is tested.")] = False,
-    fit: Annotated[
-        bool, typer.Option("--fit", help="Smaller than the paper's, for two cores; the output says how.")
+    figure: Annotated[
+        str | None,
+        typer.Argument(help="A figure or table, such as fig2b. Without it, all are listed."),
+    ] = None,
+    tiny: Annotated[
+        bool, typer.Option("--tiny", help="In seconds, to see that it works; no claim is tested.")
     ] = False,
-    compat: Annotated[bool, typer.Option("--compat", help="What the authors' code did, where it differs.")] = False,
-    seeds: Annotated[int | None, typer.Option(help="The first so many of the recipe's seeds. By default all.")] = None,
+    fit: Annotated[
+        bool,
+        typer.Option("--fit", help="Smaller than the paper's, for two cores; the output says how."),
+    ] = False,
+    compat: Annotated[
+        bool, typer.Option("--compat", help="What the authors' code did, where it differs.")
+    ] = False,
+    seeds: Annotated[
+        int | None, typer.Option(help="The first so many of the recipe's seeds. By default all.")
+    ] = None,
     point: Annotated[
-        list[str] | None, typer.Option("--point", metavar="NAME", help="Only this point; may be repeated. By default all.")
+        list[str] | None,
+        typer.Option(
+            "--point", metavar="NAME", help="Only this point; may be repeated. By default all."
+        ),
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="A.B=VALUE", help="Change a value of every experiment.")
+        list[str] | None,
+        typer.Option("--set", metavar="A.B=VALUE", help="Change a value of every experiment."),
     ] = None,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Run nothing; time a few rounds and say how long all would take here.")
+        bool,
+        typer.Option(
+            "--estimate",
+            help="Run nothing; time a few rounds and say how long all would take here.",
+        ),
     ] = False,
     jobs: Jobs = 1,
     out_dir: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="DIR", help="Where to keep the runs, by default runs/PAPER-FIGURE; or what --estimate finds."
+            "--out",
+            metavar="DIR",
+            help="Where to keep the runs, by default runs/PAPER-FIGURE; or what --estimate finds.",
         ),
     ] = None,
     summary: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="DIR",
-            help="Collect the verdicts below this folder into one page with pictures (--out names it); may be repeated.",
+            help="Collect the verdicts below this folder into one page with pictures (--out names "
+            "it); may be repeated.",
         ),
     ] = None,
     formats: Export = None,
     as_json: Json = False,
 ) -> None:
-    """Run a paper's figure or table, and hold its claims to what is seen. The same command goes on after a stop."""
+    """Run a paper's figure or table, and hold its claims to what is seen.
+
+    The same command goes on after a stop.
+    """
     from .recipes import Form
     from .reproduce import estimate_command, list_command, reproduce_command, summary_command
 

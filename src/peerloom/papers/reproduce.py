@@ -1,4 +1,4 @@
-"""`peerloom reproduce`: a figure or table of a paper by one command, and what became of all of them on one page."""
+"""`peerloom reproduce`: run a paper's figure or table, and collect what became of all."""
 
 from __future__ import annotations
 
@@ -65,12 +65,25 @@ def list_command(paper: str | None, as_json: bool) -> None:
     for entry in entries:
         forms = ", ".join(f"--{form}" for form in entry["forms"])
         names = " ".join([entry["figure"], *(f"({alias})" for alias in entry["also"])])
-        table.add_row(entry["paper"], names, entry["title"], str(len(entry["points"])), str(len(entry["claims"])), forms)
+        table.add_row(
+            entry["paper"],
+            names,
+            entry["title"],
+            str(len(entry["points"])),
+            str(len(entry["claims"])),
+            forms,
+        )
     show(entries, table, as_json)
 
 
 def reproduce_command(
-    paper: str, figure: str, form: Form, jobs: int, out_dir: Path | None, formats: list[str], as_json: bool
+    paper: str,
+    figure: str,
+    form: Form,
+    jobs: int,
+    out_dir: Path | None,
+    formats: list[str],
+    as_json: bool,
 ) -> None:
     """Run every point of a figure, then hold its claims to what came of it and draw it."""
     asked, (recipe, figure) = figure, _find(paper, figure)
@@ -80,15 +93,22 @@ def reproduce_command(
     out = out_dir or Path("runs") / f"{paper}-{figure}{kind}"
     tables = recipe.tables(form)
     places = {name: place_of(out, recipe, name) for name in recipe.points}
-    others = [name for name, place in places.items() if name not in tables and (place / EXPERIMENT).exists()]
-    for name, table in recipe.tables(replace(form, points=others)).items():  # points of one folder agree in all the rest
+    others = [
+        name
+        for name, place in places.items()
+        if name not in tables and (place / EXPERIMENT).exists()
+    ]
+    # points of one folder agree in all the rest
+    for name, table in recipe.tables(replace(form, points=others)).items():
         same_or_new(places[name], table)
     runs, failures = run_points(tables, places, jobs, again="give the same command again")
     document = outcome(paper, figure, recipe, form, runs).to_dict()
     document |= {"command": _command(paper, figure, form), "folder": str(out), "ran": list(runs)}
     (out / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     drawn = pictures(recipe, runs, whole=document["form"] == "paper")
-    (out / FILE).with_suffix(".html").write_text(to_html([document], {str(out): drawn}), encoding="utf-8")
+    (out / FILE).with_suffix(".html").write_text(
+        to_html([document], {str(out): drawn}), encoding="utf-8"
+    )
     document["pictures"] = [str(path) for path in export(drawn, out / PICTURES, formats)]
     show(document, _rendered(document, out), as_json)
     if failures:
@@ -96,7 +116,9 @@ def reproduce_command(
 
 
 def estimate_command(paper: str, figure: str, form: Form, out: Path | None, as_json: bool) -> None:
-    """How long a figure would take on this machine, without running it; `out` keeps it for a summary.
+    """How long a figure would take on this machine, without running it.
+
+    `out` keeps it for a summary.
 
     One thread, as a run of small models has it.
     """
@@ -105,12 +127,26 @@ def estimate_command(paper: str, figure: str, form: Form, out: Path | None, as_j
     with err.status("timing") as status:
         found = estimate(recipe.tables(form), say=lambda text: status.update(f"timing {text}"))
     total = sum(each.seconds for each in found)
-    table = Table("point", "algorithm", "runs", "rounds", "a round", "evaluations", "in all", title=recipe.title)
+    table = Table(
+        "point",
+        "algorithm",
+        "runs",
+        "rounds",
+        "a round",
+        "evaluations",
+        "in all",
+        title=recipe.title,
+    )
     for each in found:
         table.add_row(
-            each.point, each.name, str(each.runs), str(each.rounds), span(each.round_seconds), str(each.evaluations),
+            each.point,
+            each.name,
+            str(each.runs),
+            str(each.rounds),
+            span(each.round_seconds),
+            str(each.evaluations),
             span(each.seconds),
-        )  # fmt: skip
+        )
     document = {
         "paper": paper,
         "figure": figure,
@@ -126,7 +162,10 @@ def estimate_command(paper: str, figure: str, form: Form, out: Path | None, as_j
 
 
 def summary_command(places: list[Path], output: Path | None, as_json: bool) -> None:
-    """Collect the verdicts below these folders into one page, in Markdown and in HTML, with their pictures beside it."""
+    """Collect the verdicts below these folders into one page, in Markdown and in HTML.
+
+    The pictures lie beside it.
+    """
     found = find_outcomes(places)
     page = output or places[0] / "reproduction.md"
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -137,24 +176,41 @@ def summary_command(places: list[Path], output: Path | None, as_json: bool) -> N
         drawn[one["folder"]] = _drawn(one)
         prefix = _prefix(one)
         names[prefix] += 1
-        prefix += f"{names[prefix]}-" if names[prefix] > 1 else ""  # the same figure again, with other settings
+        # the same figure again, with other settings
+        prefix += f"{names[prefix]}-" if names[prefix] > 1 else ""
         paths = export(drawn[one["folder"]], page.parent / PICTURES, ["svg"], prefix)
         addresses = [f"{PICTURES}/{path.name}" for path in paths]
         files[one["folder"]] = list(zip(addresses, drawn[one["folder"]], strict=True))
     estimates, missing = find_estimates(places), not_run(found, RECIPES)
-    page.with_suffix(".md").write_text(to_markdown(found, files, estimates, missing), encoding="utf-8")
-    page.with_suffix(".html").write_text(to_html(found, drawn, estimates, missing), encoding="utf-8")
+    page.with_suffix(".md").write_text(
+        to_markdown(found, files, estimates, missing), encoding="utf-8"
+    )
+    page.with_suffix(".html").write_text(
+        to_html(found, drawn, estimates, missing), encoding="utf-8"
+    )
     verdicts = [
-        {"paper": one["paper"], "figure": one["figure"], "form": one["form"], "compat": bool(one.get("compat"))} | verdict
+        {
+            "paper": one["paper"],
+            "figure": one["figure"],
+            "form": one["form"],
+            "compat": bool(one.get("compat")),
+        }
+        | verdict
         for one in found
         for verdict in one["verdicts"]
     ]
     table = Table("figure", "claim", "verdict", "measured", "form")
     for paper, figure, claim, answer, measured, _, form in verdict_rows(found):
-        table.add_row(f"{paper} {figure}", claim, f"[{_INK[answer]}]{answer}[/]", Text(measured), form)
+        table.add_row(
+            f"{paper} {figure}", claim, f"[{_INK[answer]}]{answer}[/]", Text(measured), form
+        )
     show({"page": str(page.with_suffix(".md")), "verdicts": verdicts}, table, as_json)
     if not as_json:
-        err.print(f"Pages: {page.with_suffix('.md')} and {page.with_suffix('.html')}", highlight=False, markup=False)
+        err.print(
+            f"Pages: {page.with_suffix('.md')} and {page.with_suffix('.html')}",
+            highlight=False,
+            markup=False,
+        )
 
 
 def _paper(name: str) -> dict[str, Recipe]:
@@ -168,7 +224,10 @@ def _find(paper: str, figure: str) -> tuple[Recipe, str]:
     figure = ALIASES.get(paper, {}).get(figure, figure)
     if figure not in figures:
         if parts := [name for name in figures if re.fullmatch(rf"{re.escape(figure)}[a-z]+", name)]:
-            raise ConfigError(f"Figure '{figure}' of {paper} comes in parts: {', '.join(parts)}. Name one of them.")
+            raise ConfigError(
+                f"Figure '{figure}' of {paper} comes in parts: {', '.join(parts)}. "
+                "Name one of them."
+            )
         raise ConfigError(f"There is no figure '{figure}' of {paper}. {nearest(figure, figures)}")
     return figures[figure], figure
 
@@ -177,7 +236,9 @@ def _drawn(one: dict[str, Any]) -> list[Picture]:
     """The pictures of an outcome, from the runs beside it; none where only the outcome was kept."""
     recipe = RECIPES.get(one["paper"], {}).get(one["figure"])
     runs = recorded(Path(one["folder"]), recipe, one.get("ran")) if recipe is not None else {}
-    return pictures(recipe, runs, whole=one["form"] == "paper") if recipe is not None and runs else []
+    return (
+        pictures(recipe, runs, whole=one["form"] == "paper") if recipe is not None and runs else []
+    )
 
 
 def _prefix(one: dict[str, Any]) -> str:
@@ -197,12 +258,21 @@ def _command(paper: str, figure: str, form: Form) -> str:
 
 def _rendered(document: dict[str, Any], out: Path) -> Group:
     heads, rows = numbers_table(document)
-    table = Table(*(Column(escape(head), overflow="fold") for head in heads), title=document["title"])
+    table = Table(
+        *(Column(escape(head), overflow="fold") for head in heads), title=document["title"]
+    )
     for row in rows:
         table.add_row(*map(Text, row))
     verdicts = Table("claim", "verdict", "measured", title="What the paper says, and what is seen")
     for v in document["verdicts"]:
         verdicts.add_row(v["claim"], f"[{_INK[v['answer']]}]{v['answer']}[/]", Text(v["measured"]))
-    lines = [*document["said"], f"Page: {(out / FILE).with_suffix('.html')}. Runs, and pages of their curves: below {out}"]
-    lines += [f"Pictures: {len(document['pictures'])} files in {out / PICTURES}"] if document["pictures"] else []
+    lines = [
+        *document["said"],
+        f"Page: {(out / FILE).with_suffix('.html')}. Runs, and pages of their curves: below {out}",
+    ]
+    lines += (
+        [f"Pictures: {len(document['pictures'])} files in {out / PICTURES}"]
+        if document["pictures"]
+        else []
+    )
     return Group(*([table] if rows else []), verdicts, *map(Text, lines))

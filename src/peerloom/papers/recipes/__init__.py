@@ -1,4 +1,7 @@
-"""Figures and tables of the papers as experiments: what was varied, what was compared, and what the paper claims of it."""
+"""Figures and tables of the papers as experiments.
+
+What was varied, what was compared, and what the paper claims of it.
+"""
 
 from .checks import Check, Part, Verdict
 from .depositum import DEPOSITUM

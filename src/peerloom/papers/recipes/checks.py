@@ -1,4 +1,7 @@
-"""Claims as checks: each measures something in every seed and holds it to a limit; what straddles it stays undecided."""
+"""Claims as checks: each measures something in every seed and holds it to a limit.
+
+What straddles it stays undecided.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ Unit = Literal["points", ""]
 
 @dataclass(frozen=True)
 class Part:
-    """One thing a claim comes to: a number per seed, and the limit that it should be above or below.
+    """One thing a claim comes to: a number per seed, and the limit it should keep.
 
     A single seed says nothing about chance: nearer to the limit than `least` it decides nothing.
     """
@@ -31,7 +34,7 @@ class Part:
 
     @property
     def answer(self) -> Answer:
-        """By the quartiles over seeds: both on the right side, both on the wrong one, or neither."""
+        """By the quartiles over seeds: both on the right side, both on the wrong one, neither."""
         if not self.values or any(math.isnan(value) for value in self.values):
             return "not decided here"
         if len(self.values) == 1 and abs(self.values[0] - self.limit) < self.least:
@@ -44,7 +47,11 @@ class Part:
     def slack(self) -> float:
         """How far the median is on the right side; to find the weakest part."""
         found = middle(self.values)
-        return -math.inf if math.isnan(found) else (found - self.limit) * (1 if self.relation == "above" else -1)
+        return (
+            -math.inf
+            if math.isnan(found)
+            else (found - self.limit) * (1 if self.relation == "above" else -1)
+        )
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,8 @@ class Check:
     what   what is measured, and what it is held to
     parts  measures it
     unit   how numbers are written: "points" of a hundred, or as they are
-    exact  whether it is about the very numbers that the paper prints, which a smaller form cannot decide
+    exact  whether it is about the very numbers that the paper prints, which a smaller form cannot
+           decide
     """
 
     name: str
@@ -82,7 +90,9 @@ class Check:
         """The verdict on these runs; without `judge` nothing is decided."""
         parts = tuple(self.parts(found))
         answer = decide(parts) if judge else "not decided here"
-        return Verdict(self.name, self.claim, answer, self._measured(parts, found), found.seeds, parts)
+        return Verdict(
+            self.name, self.claim, answer, self._measured(parts, found), found.seeds, parts
+        )
 
     def _measured(self, parts: Sequence[Part], found: Found) -> str:
         known = [part for part in parts if not math.isnan(middle(part.values))]
@@ -91,7 +101,11 @@ class Check:
         weakest = min(known, key=lambda part: part.slack)
         where = found.place(weakest.where)
         low, high = quartiles(weakest.values)
-        spread = f" (quartiles {self._text(low)} to {self._text(high)})" if len(weakest.values) > 1 else ""
+        spread = (
+            f" (quartiles {self._text(low)} to {self._text(high)})"
+            if len(weakest.values) > 1
+            else ""
+        )
         said = f"{self.what}: {self._text(middle(weakest.values))}{spread}"
         if len(parts) == 1:
             return said + (f", {where}" if where else "")
@@ -112,14 +126,20 @@ def decide(parts: Sequence[Part]) -> Answer:
     return "holds" if answers and set(answers) == {"holds"} else "not decided here"
 
 
-def difference(found: Found, point: str, ours: str, others: Sequence[str], reading: Reading) -> tuple[float, ...]:
+def difference(
+    found: Found, point: str, ours: str, others: Sequence[str], reading: Reading
+) -> tuple[float, ...]:
     """Seed by seed, how much better ours is than the best of the others."""
     mine = found.values(point, ours, reading)
     theirs = [found.values(point, label, reading) for label in others]
     sign = 1 if reading.higher else -1
     ahead = []
     for seed, value in mine.items():
-        rivals = [sign * values[seed] for values in theirs if seed in values and not math.isnan(values[seed])]
+        rivals = [
+            sign * values[seed]
+            for values in theirs
+            if seed in values and not math.isnan(values[seed])
+        ]
         if not rivals or math.isnan(value):
             ahead.append(math.nan)
         elif math.isinf(value) and math.isinf(max(rivals)):

@@ -33,7 +33,10 @@ def ahead(
     by: float = 0.0,
     only: Sequence[str] | None = None,
 ) -> Check:
-    """Ours (the best of them) beats all others, or those `over`, by more than `by`, at all points or `only` some."""
+    """Ours, the best of them, beats all others.
+
+    Or those `over`; by more than `by`, at all points or `only` some.
+    """
     mine = [ours] if isinstance(ours, str) else list(ours)
 
     def parts(found: Found) -> list[Part]:
@@ -42,13 +45,26 @@ def ahead(
             if only is not None and point not in only:
                 continue
             rivals = [label for label in (over or found.labels(point)) if label not in mine]
-            each = [difference(found, point, label, rivals, reading) for label in mine if label in found.labels(point)]
+            each = [
+                difference(found, point, label, rivals, reading)
+                for label in mine
+                if label in found.labels(point)
+            ]
             values = tuple(max(some) for some in zip(*each, strict=True)) if each else ()
             made.append(Part(point, values, "above", by, reading.least))
         return made
 
-    what = f"{' or '.join(mine)} against {' and '.join(over) if over else 'the best other'}, {reading.words}"
-    return Check(name, claim, f"{what}, more than {_limit(by, _unit(reading))}" if by else what, parts, _unit(reading))
+    what = (
+        f"{' or '.join(mine)} against {' and '.join(over) if over else 'the best other'}, "
+        f"{reading.words}"
+    )
+    return Check(
+        name,
+        claim,
+        f"{what}, more than {_limit(by, _unit(reading))}" if by else what,
+        parts,
+        _unit(reading),
+    )
 
 
 def order(labels: Sequence[str], reading: Reading, claim: str, *, name: str = "order") -> Check:
@@ -71,14 +87,24 @@ def order(labels: Sequence[str], reading: Reading, claim: str, *, name: str = "o
     return Check(name, claim, f"each over the next, {reading.words}", parts, _unit(reading))
 
 
-def close(labels: Sequence[str], reading: Reading, within: float, claim: str, *, name: str = "close") -> Check:
+def close(
+    labels: Sequence[str], reading: Reading, within: float, claim: str, *, name: str = "close"
+) -> Check:
     """All of them lie within a share `within` of the largest (for accuracies: within so much)."""
 
     def parts(found: Found) -> list[Part]:
         made = []
         for point in found.points:
-            table = [found.values(point, label, reading) for label in labels if label in found.labels(point)]
-            seeds = [seed for seed in (table[0] if table else {}) if all(seed in values for values in table)]
+            table = [
+                found.values(point, label, reading)
+                for label in labels
+                if label in found.labels(point)
+            ]
+            seeds = [
+                seed
+                for seed in (table[0] if table else {})
+                if all(seed in values for values in table)
+            ]
             spans = []
             for seed in seeds:
                 some = [values[seed] for values in table]
@@ -88,18 +114,39 @@ def close(labels: Sequence[str], reading: Reading, within: float, claim: str, *,
         return made
 
     kind = "largest difference" if reading.share else "largest difference, as a share"
-    return Check(name, claim, f"{kind}, {reading.words}, at most {_limit(within, _unit(reading))}", parts, _unit(reading))
+    return Check(
+        name,
+        claim,
+        f"{kind}, {reading.words}, at most {_limit(within, _unit(reading))}",
+        parts,
+        _unit(reading),
+    )
 
 
 def grows(
-    ours: str, reading: Reading, small: Sequence[str], large: Sequence[str], claim: str, *, name: str = "margin grows"
+    ours: str,
+    reading: Reading,
+    small: Sequence[str],
+    large: Sequence[str],
+    claim: str,
+    *,
+    name: str = "margin grows",
 ) -> Check:
-    """The lead of ours over the best other is larger at the points `large` than at the points `small` (means of both)."""
+    """The lead of ours over the best other grows from one set of points to another.
+
+    It is larger at the points `large` than at the points `small`, in the means of both.
+    """
 
     def parts(found: Found) -> list[Part]:
         def lead(points: Sequence[str]) -> list[tuple[float, ...]]:
-            of = {point: [label for label in found.labels(point) if label != ours] for point in points}
-            return [difference(found, point, ours, others, reading) for point, others in of.items() if others]
+            of = {
+                point: [label for label in found.labels(point) if label != ours] for point in points
+            }
+            return [
+                difference(found, point, ours, others, reading)
+                for point, others in of.items()
+                if others
+            ]
 
         less, more = lead(small), lead(large)
         if len(less) < len(small) or len(more) < len(large):
@@ -124,14 +171,21 @@ def across(
     *,
     name: str,
 ) -> Check:
-    """For pairs of points, what an algorithm has at the first over what it has at the second, above or below a limit."""
+    """For pairs of points, an algorithm's ratio of the first to the second has a limit."""
 
     def parts(found: Found) -> list[Part]:
         made = []
         for first, second in pairs:
             a, b = found.values(first, label, reading), found.values(second, label, reading)
             if a and b:
-                made.append(Part(f"{first} over {second}", tuple(_ratio(a[s], b[s]) for s in a if s in b), relation, limit))
+                made.append(
+                    Part(
+                        f"{first} over {second}",
+                        tuple(_ratio(a[s], b[s]) for s in a if s in b),
+                        relation,
+                        limit,
+                    )
+                )
         return made
 
     return Check(name, claim, f"ratio of {reading.words}, {relation} {limit:g}", parts)
@@ -141,7 +195,9 @@ def _ratio(a: float, b: float) -> float:
     return a / b if math.isfinite(b) and b else math.nan
 
 
-def best_point(ours: str, reading: Reading, point: str, claim: str, *, name: str = "best value") -> Check:
+def best_point(
+    ours: str, reading: Reading, point: str, claim: str, *, name: str = "best value"
+) -> Check:
     """For ours, one point is better than each other one."""
 
     def parts(found: Found) -> list[Part]:
@@ -151,11 +207,20 @@ def best_point(ours: str, reading: Reading, point: str, claim: str, *, name: str
         for other in found.points:
             if other != point:
                 there = found.values(other, ours, reading)
-                values = tuple(sign * (here[seed] - there[seed]) if seed in there else math.nan for seed in here)
+                values = tuple(
+                    sign * (here[seed] - there[seed]) if seed in there else math.nan
+                    for seed in here
+                )
                 made.append(Part(f"against {other}", values, "above", 0.0))
         return made
 
-    return Check(name, claim, f"{ours} at {point} against other values, {reading.words}", parts, _unit(reading))
+    return Check(
+        name,
+        claim,
+        f"{ours} at {point} against other values, {reading.words}",
+        parts,
+        _unit(reading),
+    )
 
 
 def steady(ours: str, reading: Reading, claim: str, *, name: str = "robust") -> Check:
@@ -163,16 +228,27 @@ def steady(ours: str, reading: Reading, claim: str, *, name: str = "robust") -> 
 
     def parts(found: Found) -> list[Part]:
         def span(label: str, seed: str) -> float:
-            some = [of[seed] for point in found.points if seed in (of := found.values(point, label, reading))]
+            some = [
+                of[seed]
+                for point in found.points
+                if seed in (of := found.values(point, label, reading))
+            ]
             return max(some) - min(some) if some and all(map(math.isfinite, some)) else math.inf
 
         labels = found.labels(found.points[0]) if found.points else []
         seeds = found.values(found.points[0], ours, reading) if ours in labels else {}
-        lead = [min(span(label, seed) for label in labels if label != ours) - span(ours, seed) for seed in seeds]
+        lead = [
+            min(span(label, seed) for label in labels if label != ours) - span(ours, seed)
+            for seed in seeds
+        ]
         return [Part("", tuple(lead), "above", 0.0)]
 
     return Check(
-        name, claim, f"least range of another over the points less that of {ours}, {reading.words}", parts, _unit(reading)
+        name,
+        claim,
+        f"least range of another over the points less that of {ours}, {reading.words}",
+        parts,
+        _unit(reading),
     )
 
 
@@ -184,7 +260,10 @@ def printed(
     ratio: bool = False,
     name: str = "numbers",
 ) -> Check:
-    """Every printed number is met to `within`; with `ratio`, to a factor of 1 + within either way (for delays)."""
+    """Every printed number is met to `within`.
+
+    With `ratio`, to a factor of 1 + within either way (for delays).
+    """
 
     def distance(value: float, target: float) -> float:
         if not ratio:
@@ -196,9 +275,13 @@ def printed(
         for (point, label, reading), target in numbers.items():
             if label not in found.labels(point):
                 continue
-            value = middle(list(found.values(point, label, reading).values()))  # the paper prints one number over its seeds
+            # the paper prints one number over its seeds
+            value = middle(list(found.values(point, label, reading).values()))
             part = Part(
-                f"{point} {label}, {reading.words} (paper {target:g})".strip(), (distance(value, target),), "below", within
+                f"{point} {label}, {reading.words} (paper {target:g})".strip(),
+                (distance(value, target),),
+                "below",
+                within,
             )
             made.append(part if not math.isnan(value) else Part(part.where, (), "below", within))
         return made

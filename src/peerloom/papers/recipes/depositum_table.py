@@ -1,4 +1,4 @@
-"""DEPOSITUM's table III: five algorithms on five data sets, with networks from an MLP to ResNet-18."""
+"""DEPOSITUM's table III: five algorithms, five data sets, networks from an MLP to ResNet-18."""
 
 from __future__ import annotations
 
@@ -62,7 +62,11 @@ _PRINTED: dict[str, tuple[tuple[float, ...], ...]] = {
         (0.5763, 0.5770, 0.5431, 0.5255, 0.5630),
     ),
 }
-_DEALT = {"IID": "IID", "Dir(1)": "{name='Dirichlet', theta=1.0}", "Dir(0.1)": "{name='Dirichlet', theta=0.1}"}
+_DEALT = {
+    "IID": "IID",
+    "Dir(1)": "{name='Dirichlet', theta=1.0}",
+    "Dir(0.1)": "{name='Dirichlet', theta=0.1}",
+}
 _ACCURACY = Reading("average_accuracy")
 _LOCAL = 10  # local steps of the servers' clients, and rounds between DEPOSITUM's communications
 _ROUNDS = 1000
@@ -73,8 +77,14 @@ def _points() -> dict[str, list[str]]:
     for row in _PRINTED:
         data, model = row.split()
         for name, partition in _DEALT.items():
-            settings = [f"problem.data={data}", f"problem.model={model}", f"problem.partition={partition}"]
-            points[f"{row} {name}"] = settings + (["problem.outputs=27"] if data == "emnist-letters" else [])
+            settings = [
+                f"problem.data={data}",
+                f"problem.model={model}",
+                f"problem.partition={partition}",
+            ]
+            points[f"{row} {name}"] = settings + (
+                ["problem.outputs=27"] if data == "emnist-letters" else []
+            )
     return points
 
 
@@ -101,9 +111,19 @@ def _uneven(found: Found) -> list[Part]:
 
 
 def _algorithms() -> list[Table]:
-    server = {"name": "hubs", "hub_graph": {"name": "from_edges", "n": 1, "edges": []}, "workers": [10]}
+    server = {
+        "name": "hubs",
+        "hub_graph": {"name": "from_edges", "n": 1, "edges": []},
+        "workers": [10],
+    }
     ours = {"name": "Depositum", "alpha": 0.05, "beta": 0.5, "gamma": 0.5}
-    theirs = {"lr": 0.05, "K": _LOCAL, "graph": server, "schedule": "Always", "rounds": _ROUNDS // _LOCAL}
+    theirs = {
+        "lr": 0.05,
+        "K": _LOCAL,
+        "graph": server,
+        "schedule": "Always",
+        "rounds": _ROUNDS // _LOCAL,
+    }
     return [
         ours | {"label": "OPTION I"},
         ours | {"label": "OPTION II", "nesterov": True},
@@ -112,14 +132,28 @@ def _algorithms() -> list[Table]:
 
 
 def _shorter(rounds: int) -> list[str]:
-    return [f"rounds={rounds}", *(f"algorithms.{name}.rounds={rounds // _LOCAL}" for name in _COLUMNS[2:])]
+    return [
+        f"rounds={rounds}",
+        *(f"algorithms.{name}.rounds={rounds // _LOCAL}" for name in _COLUMNS[2:]),
+    ]
 
 
 TABLE3 = Recipe(
     "Accuracy of five algorithms, 27 settings",
     (
-        ahead(["OPTION I", "OPTION II"], _ACCURACY, "DEPOSITUM is the best in every row", over=_COLUMNS[2:]),
-        Check("uneven data", "IID, then Dir(1), then Dir(0.1)", "accuracy lost by less even data", _uneven, "points"),
+        ahead(
+            ["OPTION I", "OPTION II"],
+            _ACCURACY,
+            "DEPOSITUM is the best in every row",
+            over=_COLUMNS[2:],
+        ),
+        Check(
+            "uneven data",
+            "IID, then Dir(1), then Dir(0.1)",
+            "accuracy lost by less even data",
+            _uneven,
+            "points",
+        ),
         printed(_numbers(), 0.03, "The accuracies of the table"),
     ),
     {
@@ -142,15 +176,16 @@ TABLE3 = Recipe(
     _points(),
     note="The star of the baselines is a server with ten workers.",
     chosen=(
-        "Where the paper is silent: steps of 0.05, beta 0.5, gamma 0.5, T0 and local steps 10, batches of 32, 1000 "
-        "gradients of each client for every algorithm, SCAD with lambda 0.0001 and theta 3.7, eta 1 for FedDR and "
-        "FedADMM. Beta is that of the paper's figures; with it DEPOSITUM minimises f + 2h, and moves half as far in a step "
-        "as the others."
+        "Where the paper is silent: steps of 0.05, beta 0.5, gamma 0.5, T0 and local steps 10, "
+        "batches of 32, 1000 gradients of each client for every algorithm, SCAD with lambda "
+        "0.0001 and theta 3.7, eta 1 for FedDR and FedADMM. Beta is that of the paper's figures; "
+        "with it DEPOSITUM minimises f + 2h, and moves half as far in a step as the others."
     ),
     tiny=("problem.data=digits", "problem.model=softmax", *_shorter(20)),
     fit=Changed(
-        "300 gradients of each client in place of 1000, one seed; --point takes some rows. Of one core, about a minute "
-        "for a row of the MLP, a quarter of an hour for one of the CNN on MNIST, much more for ResNet-18.",
+        "300 gradients of each client in place of 1000, one seed; --point takes some rows. Of one "
+        "core, about a minute for a row of the MLP, a quarter of an hour for one of the CNN on "
+        "MNIST, much more for ResNet-18.",
         ("seeds=[1]", *_shorter(300)),
     ),
     paper=_numbers(),

@@ -1,6 +1,7 @@
 """DSpodFL's figures 2 to 11 (its figure 1 is a drawing).
 
-Seeds are those of the authors' code. Delays are as run, not normalised. Its tables are in dspodfl_tables.
+Seeds are those of the authors' code. Delays are as run, not normalised. Its tables are in
+dspodfl_tables.
 """
 
 from __future__ import annotations
@@ -23,24 +24,32 @@ Table = dict[str, Any]
 
 RULES = ("DSpodFL", "DGD", "RandomizedGossip", "SporadicSGD", "DFedAvg")
 CHOSEN = (
-    "Where the paper is silent: curves on Fashion-MNIST end at a delay of 4000 and those on CIFAR-10 at 5000; sweeps are "
-    "judged at 500 and 5000, as in the authors' code; figure 4a has the law of figure 2; probabilities below 0.01 are "
-    "taken as 0.01. Delays are as run, 1/d for a gradient and 1/b for a message, not divided by those of a round of DGD "
-    "as in the text. A round in which DFedAvg averages has no gradients, as in the authors' code."
+    "Where the paper is silent: curves on Fashion-MNIST end at a delay of 4000 and those on "
+    "CIFAR-10 at 5000; sweeps are judged at 500 and 5000, as in the authors' code; figure 4a has "
+    "the law of figure 2; probabilities below 0.01 are taken as 0.01. Delays are as run, 1/d for "
+    "a gradient and 1/b for a message, not divided by those of a round of DGD as in the text. A "
+    "round in which DFedAvg averages has no gradients, as in the authors' code."
 )
 COMPAT = Changed(
-    "links tossed at both ends and left on once they fired, DFedAvg's D rounded down, shards shared. Left out: the "
-    "first version of the code did reset its links (the tables fit that one); DFedAvg's links latch too; nothing "
-    "happens in its first round.",
-    ('schedule.compat=["or", "latch"]', "algorithms.DFedAvg.rounding=floor", "problem.partition.compat=true"),
+    "links tossed at both ends and left on once they fired, DFedAvg's D rounded down, shards "
+    "shared. Left out: the first version of the code did reset its links (the tables fit that "
+    "one); DFedAvg's links latch too; nothing happens in its first round.",
+    (
+        'schedule.compat=["or", "latch"]',
+        "algorithms.DFedAvg.rounding=floor",
+        "problem.partition.compat=true",
+    ),
 )
 FIT = Changed(
-    "a small CNN (268,650 parameters) in place of VGG-11, a delay of 500, two seeds. About half an hour of one core "
-    "for curves, five minutes for a point of a sweep.",
+    "a small CNN (268,650 parameters) in place of VGG-11, a delay of 500, two seeds. About half "
+    "an hour of one core for curves, five minutes for a point of a sweep.",
     ("problem.model=cnn", "until_delay=500.0", "seeds=[42, 43]"),
 )
 TINY = (*DIGITS, "until_delay=40.0", "rounds=100")
-SCRATCH = "Trained from scratch: the authors started from a network pretrained on ImageNet, which is not shipped here."
+SCRATCH = (
+    "Trained from scratch: the authors started from a network pretrained on ImageNet, which is "
+    "not shipped here."
+)
 
 
 def _law(name: str, **parameters: float) -> Table:
@@ -65,11 +74,14 @@ CIFAR: Table = {
 }
 
 
-def setting(problem: Table, schedule: Table, delay: float, labels: int | None = None, clients: int = 10) -> Table:
+def setting(
+    problem: Table, schedule: Table, delay: float, labels: int | None = None, clients: int = 10
+) -> Table:
     """The common setting of section 5: everything but what a figure varies."""
     partition = problem["partition"] if labels is None else {"name": "Labels", "per_client": labels}
     return {
-        "rounds": int(4 * delay),  # a round of DSpodFL costs 2 in the mean, those of the others more: the delay ends runs
+        # a round of DSpodFL costs 2 in the mean, those of the others more: the delay ends runs
+        "rounds": int(4 * delay),
         "until_delay": delay,
         "seeds": [42, 43, 44, 45, 46, 47, 48],
         "graph": {"name": "geometric", "clients": clients, "radius": 0.4},
@@ -81,7 +93,13 @@ def setting(problem: Table, schedule: Table, delay: float, labels: int | None = 
 
 
 def _recipe(
-    title: str, checks: Any, table: Table, shows: Reading, varied: str = "", points: Any = None, note: str = ""
+    title: str,
+    checks: Any,
+    table: Table,
+    shows: Reading,
+    varied: str = "",
+    points: Any = None,
+    note: str = "",
 ) -> Recipe:
     large = table["problem"]["model"] == "vgg11"
     return Recipe(
@@ -108,7 +126,9 @@ def _curves(title: str, table: Table, lead: Check | None = None, note: str = "")
 def _early(delay: float) -> Check:
     """IID: all others are alike, and behind by so much at the beginning, a fortieth of the way."""
     soon = Reading("mean_accuracy", delay / 40, "delay")
-    return ahead("DSpodFL", soon, "DSpodFL leads by 10 to 20 points early on", name="early lead", by=0.1)
+    return ahead(
+        "DSpodFL", soon, "DSpodFL leads by 10 to 20 points early on", name="early lead", by=0.1
+    )
 
 
 def _leads(found: Found) -> list[Part]:
@@ -117,14 +137,21 @@ def _leads(found: Found) -> list[Part]:
     for point in found.points:
         for label in found.labels(point):
             if label != "DSpodFL":
-                pairs = [(run, found.runs[point][label].get(seed)) for seed, run in found.runs[point]["DSpodFL"].items()]
-                leads = tuple(_largest_lead(ours, theirs) for ours, theirs in pairs if theirs is not None)
+                pairs = [
+                    (run, found.runs[point][label].get(seed))
+                    for seed, run in found.runs[point]["DSpodFL"].items()
+                ]
+                leads = tuple(
+                    _largest_lead(ours, theirs) for ours, theirs in pairs if theirs is not None
+                )
                 made.append(Part(f"over {label}", leads, "above", 0.1))
     return made
 
 
 def _largest_lead(ours: Run, theirs: Run) -> float:
-    (x, y), (other_x, other_y) = ((column(run, "delay"), column(run, "mean_accuracy")) for run in (ours, theirs))
+    (x, y), (other_x, other_y) = (
+        (column(run, "delay"), column(run, "mean_accuracy")) for run in (ours, theirs)
+    )
     both = x <= other_x[-1]
     return float((y[both] - np.interp(x[both], other_x, other_y)).max())
 
@@ -138,11 +165,20 @@ _SOMEWHERE = Check(
 )
 
 
-def _sweep(title: str, table: Table, varied: str, points: dict[str, list[str]], *more: Check, best: bool = True) -> Recipe:
-    """Accuracy where the delay first exceeds the paper's: the end of each run, and, as the authors did, nowhere else.
+def _sweep(
+    title: str,
+    table: Table,
+    varied: str,
+    points: dict[str, list[str]],
+    *more: Check,
+    best: bool = True,
+) -> Recipe:
+    """Accuracy where the delay first exceeds the paper's.
 
-    Judging a linear model's run on the way would take longer than the run. With `best` the paper says of it, or of all
-    sweeps of its kind, that DSpodFL is above the others throughout.
+    The end of each run, and, as the authors did, nowhere else.
+
+    Judging a linear model's run on the way would take longer than the run. With `best` the paper
+    says of it, or of all sweeps of its kind, that DSpodFL is above the others throughout.
     """
     above = [ahead("DSpodFL", _END, "DSpodFL is the most accurate at every value")] if best else []
     ends = table | {"evaluate": {"every": table["rounds"]}}
@@ -154,12 +190,24 @@ def _any_step(*points: str) -> Check:
     """DSpodFL with these steps beats the others with whatever step is best for them."""
 
     def parts(found: Found) -> list[Part]:
-        rivals = [found.values(p, label, _END) for p in found.points for label in found.labels(p) if label != "DSpodFL"]
+        rivals = [
+            found.values(p, label, _END)
+            for p in found.points
+            for label in found.labels(p)
+            if label != "DSpodFL"
+        ]
         made = []
         for point in points:
             mine = found.values(point, "DSpodFL", _END)
-            others = {seed: max((of[seed] for of in rivals if seed in of), default=math.nan) for seed in mine}
-            made.append(Part(f"step {point}", tuple(mine[seed] - others[seed] for seed in mine), "above", 0.0))
+            others = {
+                seed: max((of[seed] for of in rivals if seed in of), default=math.nan)
+                for seed in mine
+            }
+            made.append(
+                Part(
+                    f"step {point}", tuple(mine[seed] - others[seed] for seed in mine), "above", 0.0
+                )
+            )
         return made
 
     claim = f"DSpodFL with step {' or '.join(points)} beats every other at its best step"
@@ -184,42 +232,71 @@ def _clients(*numbers: int) -> dict[str, list[str]]:
 
 
 def _betas(*who: str) -> dict[str, list[str]]:
-    return {f"{a:g}": [f"schedule.{of}.{p}={a}" for of in who for p in "ab"] for a in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)}
+    return {
+        f"{a:g}": [f"schedule.{of}.{p}={a}" for of in who for p in "ab"]
+        for a in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+    }
 
 
 def _normals(parameter: str, values: tuple[float, ...]) -> dict[str, list[str]]:
-    return {f"{v:g}": [f"schedule.{of}.{parameter}={v}" for of in ("nodes", "links")] for v in values}
+    return {
+        f"{v:g}": [f"schedule.{of}.{parameter}={v}" for of in ("nodes", "links")] for v in values
+    }
 
 
 def _modes() -> dict[str, list[str]]:
     return {
-        f"{mu:g}": [f"schedule.{of}.{mean}" for of in ("nodes", "links") for mean in (f"mean1={mu}", f"mean2={1 - mu}")]
+        f"{mu:g}": [
+            f"schedule.{of}.{mean}"
+            for of in ("nodes", "links")
+            for mean in (f"mean1={mu}", f"mean2={1 - mu}")
+        ]
         for mu in (0.0, 0.1, 0.2, 0.3, 0.4)
     }
 
 
 def _rates() -> dict[str, list[str]]:
-    return {f"{lr:g}": [f"algorithms.{name}.lr={lr}" for name in RULES] for lr in (1e-4, 1e-3, 1e-2, 1e-1)}
+    return {
+        f"{lr:g}": [f"algorithms.{name}.lr={lr}" for name in RULES]
+        for lr in (1e-4, 1e-3, 1e-2, 1e-1)
+    }
 
 
 _SELDOM = (
-    "Probabilities are drawn anew after every 1000 rounds. DSpodFL takes about 2000 to a delay of 4000; the others, whose "
-    "rounds cost more, mostly end before the first new draw."
+    "Probabilities are drawn anew after every 1000 rounds. DSpodFL takes about 2000 to a delay of "
+    "4000; the others, whose rounds cost more, mostly end before the first new draw."
 )
 _UNIFORM = _law("Uniform")
 _NORMAL = _law("TruncatedNormal", mean=0.5, std=0.5)
 _BOTH = ("nodes", "links")
 _MORE, _FEWER = _clients(10, 20, 30, 40, 50), _clients(4, 6, 8, 10)
-_FAST, _SLOW = 500.0, 5000.0  # the delays at which sweeps are judged, for Fashion-MNIST and CIFAR-10
+# the delays at which sweeps are judged, for Fashion-MNIST and CIFAR-10
+_FAST, _SLOW = 500.0, 5000.0
 
 
 DSPODFL: dict[str, Recipe] = {
-    "fig2a": _curves("Fashion-MNIST, IID, Beta(0.5, 0.5)", setting(FASHION, beta(0.5), 4000.0, labels=10), _early(4000.0)),
-    "fig2b": _curves("Fashion-MNIST, one label per client, Beta(0.5, 0.5)", setting(FASHION, beta(0.5), 4000.0), _SOMEWHERE),
-    "fig2c": _curves("CIFAR-10, IID, Beta(0.8, 0.8)", setting(CIFAR, beta(0.8), _SLOW, labels=10), _early(_SLOW)),
-    "fig2d": _curves("CIFAR-10, three labels each, Beta(0.8, 0.8)", setting(CIFAR, beta(0.8), _SLOW), _SOMEWHERE),
-    "fig3a": _sweep("Labels per client, U(0, 1]", setting(FASHION, _UNIFORM, _FAST), "labels", _labels()),
-    "fig3b": _sweep("Radius of the graph, U(0, 1]", setting(FASHION, _UNIFORM, _FAST), "radius", _radii()),
+    "fig2a": _curves(
+        "Fashion-MNIST, IID, Beta(0.5, 0.5)",
+        setting(FASHION, beta(0.5), 4000.0, labels=10),
+        _early(4000.0),
+    ),
+    "fig2b": _curves(
+        "Fashion-MNIST, one label per client, Beta(0.5, 0.5)",
+        setting(FASHION, beta(0.5), 4000.0),
+        _SOMEWHERE,
+    ),
+    "fig2c": _curves(
+        "CIFAR-10, IID, Beta(0.8, 0.8)", setting(CIFAR, beta(0.8), _SLOW, labels=10), _early(_SLOW)
+    ),
+    "fig2d": _curves(
+        "CIFAR-10, three labels each, Beta(0.8, 0.8)", setting(CIFAR, beta(0.8), _SLOW), _SOMEWHERE
+    ),
+    "fig3a": _sweep(
+        "Labels per client, U(0, 1]", setting(FASHION, _UNIFORM, _FAST), "labels", _labels()
+    ),
+    "fig3b": _sweep(
+        "Radius of the graph, U(0, 1]", setting(FASHION, _UNIFORM, _FAST), "radius", _radii()
+    ),
     "fig3c": _sweep(
         "Clients, U(0, 1]",
         setting(FASHION, _UNIFORM, _FAST),
@@ -250,23 +327,52 @@ DSPODFL: dict[str, Recipe] = {
         setting(FASHION, _law("BimodalTruncatedNormal", mean1=0.0, mean2=1.0, std=0.1), _FAST),
         "mu",
         _modes(),
-        ahead("DSpodFL", _END, "A margin of about 15 points at small mu", name="margin", by=0.1, only=["0", "0.1"]),
+        ahead(
+            "DSpodFL",
+            _END,
+            "A margin of about 15 points at small mu",
+            name="margin",
+            by=0.1,
+            only=["0", "0.1"],
+        ),
         grows("DSpodFL", _END, ["0.3", "0.4"], ["0", "0.1"], "A wider margin the smaller mu"),
         best=False,
     ),
-    "fig5a": _curves("Fashion-MNIST, one label per client, U(0, 1]", setting(FASHION, _UNIFORM, 4000.0), _SOMEWHERE),
-    "fig5b": _curves("CIFAR-10, three labels each, U(0, 1]", setting(CIFAR, _UNIFORM, _SLOW), _SOMEWHERE),
-    "fig6a": _sweep("Labels per client, Beta(0.5, 0.5)", setting(FASHION, beta(0.5), _FAST), "labels", _labels()),
-    "fig6b": _sweep("Radius of the graph, Beta(0.5, 0.5)", setting(FASHION, beta(0.5), _FAST), "radius", _radii()),
-    "fig6c": _sweep("Clients, Beta(0.5, 0.5)", setting(FASHION, beta(0.5), _FAST), "clients", _MORE),
+    "fig5a": _curves(
+        "Fashion-MNIST, one label per client, U(0, 1]",
+        setting(FASHION, _UNIFORM, 4000.0),
+        _SOMEWHERE,
+    ),
+    "fig5b": _curves(
+        "CIFAR-10, three labels each, U(0, 1]", setting(CIFAR, _UNIFORM, _SLOW), _SOMEWHERE
+    ),
+    "fig6a": _sweep(
+        "Labels per client, Beta(0.5, 0.5)", setting(FASHION, beta(0.5), _FAST), "labels", _labels()
+    ),
+    "fig6b": _sweep(
+        "Radius of the graph, Beta(0.5, 0.5)",
+        setting(FASHION, beta(0.5), _FAST),
+        "radius",
+        _radii(),
+    ),
+    "fig6c": _sweep(
+        "Clients, Beta(0.5, 0.5)", setting(FASHION, beta(0.5), _FAST), "clients", _MORE
+    ),
     "fig7a": _sweep("Labels, CIFAR-10", setting(CIFAR, beta(0.8), _SLOW), "labels", _labels()),
     "fig7b": _sweep("Radius, CIFAR-10", setting(CIFAR, beta(0.8), _SLOW), "radius", _radii()),
-    "fig7c": _sweep("Clients, CIFAR-10", setting(CIFAR, beta(0.8), _SLOW), "clients", _clients(4, 6, 8, 10)),
+    "fig7c": _sweep(
+        "Clients, CIFAR-10", setting(CIFAR, beta(0.8), _SLOW), "clients", _clients(4, 6, 8, 10)
+    ),
     "fig7d": _sweep("Beta(a, a), CIFAR-10", setting(CIFAR, beta(0.8), _SLOW), "a", _betas(*_BOTH)),
     "fig8a": _curves(
-        "Fashion-MNIST, laws redrawn", setting(FASHION, beta(0.5) | {"redraw": 1000}, 4000.0), _SOMEWHERE, _SELDOM
+        "Fashion-MNIST, laws redrawn",
+        setting(FASHION, beta(0.5) | {"redraw": 1000}, 4000.0),
+        _SOMEWHERE,
+        _SELDOM,
     ),
-    "fig8b": _curves("CIFAR-10, laws redrawn", setting(CIFAR, beta(0.8) | {"redraw": 1000}, _SLOW), _SOMEWHERE),
+    "fig8b": _curves(
+        "CIFAR-10, laws redrawn", setting(CIFAR, beta(0.8) | {"redraw": 1000}, _SLOW), _SOMEWHERE
+    ),
     "fig9a": _curves("Truncated normal, mean and deviation 0.5", setting(FASHION, _NORMAL, 4000.0)),
     "fig9b": _sweep(
         "Deviation of a truncated normal",
@@ -286,7 +392,11 @@ DSPODFL: dict[str, Recipe] = {
         "Radius, fifty clients and ten",
         setting(FASHION, beta(0.5), _FAST),
         "radius",
-        {f"{r}, m {m}": [*settings, f"graph.clients={m}"] for m in (50, 10) for r, settings in _radii().items()},
+        {
+            f"{r}, m {m}": [*settings, f"graph.clients={m}"]
+            for m in (50, 10)
+            for r, settings in _radii().items()
+        },
         grows(
             "DSpodFL",
             _END,
@@ -296,12 +406,34 @@ DSPODFL: dict[str, Recipe] = {
         ),
         best=False,
     ),
-    "fig10b": _sweep("Beta(a, a) of links only", setting(FASHION, beta(0.5), _FAST), "a", _betas("links"), _ROBUST),
-    "fig10c": _sweep("Beta(a, a) of clients only", setting(FASHION, beta(0.5), _FAST), "a", _betas("nodes"), _ROBUST),
+    "fig10b": _sweep(
+        "Beta(a, a) of links only",
+        setting(FASHION, beta(0.5), _FAST),
+        "a",
+        _betas("links"),
+        _ROBUST,
+    ),
+    "fig10c": _sweep(
+        "Beta(a, a) of clients only",
+        setting(FASHION, beta(0.5), _FAST),
+        "a",
+        _betas("nodes"),
+        _ROBUST,
+    ),
     "fig11a": _sweep(
-        "Step size", setting(FASHION, beta(0.5), _FAST), "step", _rates(), _any_step("0.01", "0.1"), best=False
+        "Step size",
+        setting(FASHION, beta(0.5), _FAST),
+        "step",
+        _rates(),
+        _any_step("0.01", "0.1"),
+        best=False,
     ),
     "fig11b": _sweep(
-        "Step size, CIFAR-10", setting(CIFAR, beta(0.8), _SLOW), "step", _rates(), _any_step("0.001", "0.01"), best=False
+        "Step size, CIFAR-10",
+        setting(CIFAR, beta(0.8), _SLOW),
+        "step",
+        _rates(),
+        _any_step("0.001", "0.01"),
+        best=False,
     ),
 }

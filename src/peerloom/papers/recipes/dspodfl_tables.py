@@ -16,7 +16,13 @@ Table = dict[str, Any]
 Numbers = dict[tuple[str, str, Reading], float]
 
 # Tables 2 and 3 of the paper: accuracy at three rounds, IID and then not.
-_NAMES = {"DGD": "DGD", "DFedAvg": "DFedAvg", "RG": "RandomizedGossip", "Sporadic SGDs": "SporadicSGD", "DSpodFL": "DSpodFL"}
+_NAMES = {
+    "DGD": "DGD",
+    "DFedAvg": "DFedAvg",
+    "RG": "RandomizedGossip",
+    "Sporadic SGDs": "SporadicSGD",
+    "DSpodFL": "DSpodFL",
+}
 _TABLE2 = {
     "DGD": (0.80, 0.81, 0.82, 0.72, 0.73, 0.75),
     "DFedAvg": (0.79, 0.81, 0.81, 0.39, 0.41, 0.41),
@@ -49,11 +55,14 @@ _TABLE5 = {
 _PARTS = ("processing_delay", "transmission_delay", "delay")
 _TINY = (*DIGITS, "rounds=60")
 _FIT = Changed(
-    "a small CNN (268,650 parameters) in place of VGG-11, 500 rounds, evaluated every 250, two seeds. About a quarter "
-    "of an hour of one core.",
+    "a small CNN (268,650 parameters) in place of VGG-11, 500 rounds, evaluated every 250, two "
+    "seeds. About a quarter of an hour of one core.",
     ("problem.model=cnn", "rounds=500", "evaluate={every=250}", "seeds=[42, 43]"),
 )
-_SEVERAL = "The laws' reciprocals have no mean: the paper's delays are one draw of them, ours medians of several."
+_SEVERAL = (
+    "The laws' reciprocals have no mean: the paper's delays are one draw of them, ours medians "
+    "of several."
+)
 
 
 def _base(problem: Table, a: float, rounds: int) -> Table:
@@ -70,7 +79,11 @@ def _points(iid: list[str], apart: list[str], labels: int) -> dict[str, list[str
 
 def _at_rounds(numbers: Mapping[str, tuple[float, ...]], rounds: tuple[int, ...]) -> Numbers:
     return {
-        ("IID" if k < 3 else "non-IID", _NAMES[name], Reading("mean_accuracy", float(rounds[k]))): value
+        (
+            "IID" if k < 3 else "non-IID",
+            _NAMES[name],
+            Reading("mean_accuracy", float(rounds[k])),
+        ): value
         for name, values in numbers.items()
         for k, value in enumerate(values)
     }
@@ -88,15 +101,28 @@ def _to_targets(numbers: Mapping[str, tuple[float, ...]], targets: tuple[float, 
     }
 
 
-def _accuracies(title: str, problem: Table, a: float, labels: int, numbers: Numbers, ends: tuple[int, int]) -> Recipe:
+def _accuracies(
+    title: str, problem: Table, a: float, labels: int, numbers: Numbers, ends: tuple[int, int]
+) -> Recipe:
     large = problem is CIFAR
     end = Reading("mean_accuracy")
     return Recipe(
         title,
         (
             printed(numbers, 0.03, "The accuracies of the table"),
-            order(["DGD", "DSpodFL"], end, "Per round, DGD is at least as accurate as DSpodFL", name="per round"),
-            close(list(_NAMES.values()), end, 0.05, "After enough rounds all are equally accurate", name="same in the end"),
+            order(
+                ["DGD", "DSpodFL"],
+                end,
+                "Per round, DGD is at least as accurate as DSpodFL",
+                name="per round",
+            ),
+            close(
+                list(_NAMES.values()),
+                end,
+                0.05,
+                "After enough rounds all are equally accurate",
+                name="same in the end",
+            ),
         ),
         _base(problem, a, max(ends)),
         (end,),
@@ -110,7 +136,14 @@ def _accuracies(title: str, problem: Table, a: float, labels: int, numbers: Numb
     )
 
 
-def _delays(title: str, problem: Table, a: float, labels: int, numbers: Numbers, targets: tuple[float, float]) -> Recipe:
+def _delays(
+    title: str,
+    problem: Table,
+    a: float,
+    labels: int,
+    numbers: Numbers,
+    targets: tuple[float, float],
+) -> Recipe:
     large = problem is CIFAR
     to_iid, to_apart = (Reading("delay", level=("mean_accuracy", target)) for target in targets)
     claim = "DSpodFL needs the least delay"
@@ -118,7 +151,13 @@ def _delays(title: str, problem: Table, a: float, labels: int, numbers: Numbers,
         title,
         (
             ahead("DSpodFL", to_iid, f"{claim}, IID", name="least delay, IID", only=["IID"]),
-            ahead("DSpodFL", to_apart, f"{claim}, non-IID", name="least delay, non-IID", only=["non-IID"]),
+            ahead(
+                "DSpodFL",
+                to_apart,
+                f"{claim}, non-IID",
+                name="least delay, non-IID",
+                only=["non-IID"],
+            ),
             printed(numbers, 1.0, "The delays of the table, to a factor of two", ratio=True),
         ),
         _base(problem, a, 10_000),
@@ -152,6 +191,15 @@ DSPODFL_TABLES: dict[str, Recipe] = {
         _at_rounds(_TABLE3, (1500, 3000, 4500, 3000, 6000, 9500)),
         (4500, 9500),
     ),
-    "table4": _delays("Delay to a target, Fashion-MNIST", FASHION, 0.5, 1, _to_targets(_TABLE4, (0.75, 0.4)), (0.75, 0.4)),
-    "table5": _delays("Delay to a target, CIFAR-10", CIFAR, 0.8, 3, _to_targets(_TABLE5, (0.65, 0.3)), (0.65, 0.3)),
+    "table4": _delays(
+        "Delay to a target, Fashion-MNIST",
+        FASHION,
+        0.5,
+        1,
+        _to_targets(_TABLE4, (0.75, 0.4)),
+        (0.75, 0.4),
+    ),
+    "table5": _delays(
+        "Delay to a target, CIFAR-10", CIFAR, 0.8, 3, _to_targets(_TABLE5, (0.65, 0.3)), (0.65, 0.3)
+    ),
 }

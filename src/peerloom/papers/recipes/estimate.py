@@ -1,4 +1,7 @@
-"""How long a recipe would take on this machine: a few rounds are timed, and the rounds it needs are counted exactly."""
+"""How long a recipe would take on this machine.
+
+A few rounds are timed, and the rounds it needs are counted exactly.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +37,20 @@ class Expected:
     @property
     def seconds(self) -> float:
         """Of all runs, one after another."""
-        return self.runs * (self.rounds * self.round_seconds + self.evaluations * self.evaluation_seconds)
+        return self.runs * (
+            self.rounds * self.round_seconds + self.evaluations * self.evaluation_seconds
+        )
 
 
 def estimate(
-    tables: Mapping[str, dict[str, Any]], seconds: float = 3.0, say: Callable[[str], None] = lambda text: None
+    tables: Mapping[str, dict[str, Any]],
+    seconds: float = 3.0,
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[Expected]:
     """What each algorithm needs at each point.
 
-    All algorithms are timed at the first point, one of them at every other; the rest follows from the ratios. Each is timed
-    for `seconds`, and for a round at the least.
+    All algorithms are timed at the first point, one of them at every other; the rest follows from
+    the ratios. Each is timed for `seconds`, and for a round at the least.
     """
     found: list[Expected] = []
     ratios: dict[str, float] = {}
@@ -67,7 +74,10 @@ def estimate(
 
 
 def _rounds(exp: Experiment) -> tuple[int, int]:
-    """Rounds and evaluations of a run. Delays do not depend on the model, so one that costs nothing counts them exactly."""
+    """Rounds and evaluations of a run.
+
+    Delays do not depend on the model, so one that costs nothing counts them exactly.
+    """
     nothing = Quadratic(np.zeros((exp.graph.clients, 1, 1)), np.zeros((exp.graph.clients, 1)))
     end = exp.rounds
     if exp.until_delay is not None:

@@ -1,4 +1,4 @@
-"""What a reproduction came to: numbers by point and algorithm, the paper's beside them, and a verdict on every claim."""
+"""What a reproduction came to: numbers, the paper's beside them, and a verdict on every claim."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ __all__ = ["Number", "Outcome", "outcome"]
 class Number:
     """One reading of one algorithm at one point, over seeds.
 
-    `never` says that most runs diverged, or did not get there; `paper` is what the paper prints, where it prints something.
+    `never` says that most runs diverged, or did not get there; `paper` is what the paper prints,
+    where it prints something.
     """
 
     point: str
@@ -60,12 +61,20 @@ class Outcome:
         return plain
 
 
-def outcome(paper: str, figure: str, recipe: Recipe, form: Form, runs: Mapping[str, list[Run]]) -> Outcome:
-    """Read the runs of every point, and judge the claims; a tiny form decides nothing, a smaller one no printed number."""
+def outcome(
+    paper: str, figure: str, recipe: Recipe, form: Form, runs: Mapping[str, list[Run]]
+) -> Outcome:
+    """Read the runs of every point, and judge the claims.
+
+    A tiny form decides nothing, a smaller one no printed number.
+    """
     found = Found(runs, recipe.varied)
     every = [run for some in runs.values() for run in some]
     readings = dict.fromkeys(
-        [*((p, la, r) for p in found.points for r in recipe.shows for la in found.labels(p)), *recipe.paper]
+        [
+            *((p, la, r) for p in found.points for r in recipe.shows for la in found.labels(p)),
+            *recipe.paper,
+        ]
     )
     numbers = []
     for point, label, reading in readings:
@@ -74,9 +83,23 @@ def outcome(paper: str, figure: str, recipe: Recipe, form: Form, runs: Mapping[s
             median, (low, high) = middle(values), quartiles(values)
             printed, never = recipe.paper.get((point, label, reading)), math.isinf(median)
             numbers.append(
-                Number(point, label, reading.words, reading.share, median, low, high, len(values), printed, never)
+                Number(
+                    point,
+                    label,
+                    reading.words,
+                    reading.share,
+                    median,
+                    low,
+                    high,
+                    len(values),
+                    printed,
+                    never,
+                )
             )
-    verdicts = tuple(check(found, judge=not form.tiny and not (form.fit and check.exact)) for check in recipe.checks)
+    verdicts = tuple(
+        check(found, judge=not form.tiny and not (form.fit and check.exact))
+        for check in recipe.checks
+    )
     failed = any(verdict.answer == "does not hold" for verdict in verdicts)
     reasons = REASONS.get((paper, figure), ()) if failed and not form.compat else ()
     return Outcome(

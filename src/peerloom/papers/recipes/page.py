@@ -34,7 +34,10 @@ def to_html(
     estimates: Sequence[dict[str, Any]] = (),
     missing: Sequence[str] = (),
 ) -> str:
-    """One page of these outcomes; `pictures` are by folder. An outcome by itself has its own title."""
+    """One page of these outcomes; `pictures` are by folder.
+
+    An outcome by itself has its own title.
+    """
     whole = len(found) > 1
     parts = [
         f"<p>{escape(counted(found))}</p><p>{escape(READ)}</p>",

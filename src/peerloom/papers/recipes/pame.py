@@ -1,4 +1,7 @@
-"""PaME's figures 2 to 7, PaME alone on example 1. Figures 3 to 6 are the curves of 2a to 2d and share their recipes."""
+"""PaME's figures 2 to 7, PaME alone on example 1.
+
+Figures 3 to 6 are the curves of 2a to 2d and share their recipes.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +24,45 @@ NODES = (32, 64, 128)
 _EACH = 400  # samples of a client in example 1
 _PERIODS = (1, 2, 4, 8, 16)
 _CHOSEN1 = (
-    "Where the paper is silent: 200 features, 400 samples per node, full gradients, random regular graphs of degree "
-    "m/2; at most 1000 iterations. The objective is the mean over nodes, the paper's the sum; the stopping rule is the "
-    "paper's, of the sum."
+    "Where the paper is silent: 200 features, 400 samples per node, full gradients, random "
+    "regular graphs of degree m/2; at most 1000 iterations. The objective is the mean over nodes, "
+    "the paper's the sum; the stopping rule is the paper's, of the sum."
 )
 
 
-def pame(fraction: float, share: float, kappa: int, upto: int | None, sigma: float, growth: float, label: str = "") -> Table:
+def pame(
+    fraction: float,
+    share: float,
+    kappa: int,
+    upto: int | None,
+    sigma: float,
+    growth: float,
+    label: str = "",
+) -> Table:
     """PaME with these parameters of table II."""
-    schedule: Table = {"name": "Sampled", "kappa": kappa, "fraction": fraction} | ({"upto": upto} if upto else {})
+    schedule: Table = {"name": "Sampled", "kappa": kappa, "fraction": fraction} | (
+        {"upto": upto} if upto else {}
+    )
     message = {"name": "Coordinates", "fraction": share}
-    rule: Table = {"name": "PaME", "sigma": sigma, "growth": growth, "schedule": schedule, "message": message}
+    rule: Table = {
+        "name": "PaME",
+        "sigma": sigma,
+        "growth": growth,
+        "schedule": schedule,
+        "message": message,
+    }
     return rule | ({"label": label} if label else {})
 
 
 def regression(algorithms: list[Table]) -> Table:
     """Example 1, to be run by these."""
-    data = {"name": "linear_regression", "samples": 32 * _EACH, "features": 200, "noise": 0.5, "nonzero": 0.01}
+    data = {
+        "name": "linear_regression",
+        "samples": 32 * _EACH,
+        "features": 200,
+        "noise": 0.5,
+        "nonzero": 0.01,
+    }
     return {
         "rounds": 1000,
         "until_settled": 0.001,
@@ -64,11 +89,19 @@ EXAMPLE1 = pame(0.2, 0.2, 3, 7, 1.0, 1.005)
 
 
 def _grid(values: Sequence[float], setting: str) -> dict[str, list[str]]:
-    return {f"{v:g}, m {m}": [*nodes(m), f"algorithms.PaME.{setting}={v:g}"] for m in NODES for v in values}
+    return {
+        f"{v:g}, m {m}": [*nodes(m), f"algorithms.PaME.{setting}={v:g}"]
+        for m in NODES
+        for v in values
+    }
 
 
 def _own(
-    title: str, checks: Sequence[Check], varied: str, points: dict[str, list[str]], algorithms: list[Table] | None = None
+    title: str,
+    checks: Sequence[Check],
+    varied: str,
+    points: dict[str, list[str]],
+    algorithms: list[Table] | None = None,
 ) -> Recipe:
     """Example 1, PaME alone."""
     table, shows = regression(algorithms or [EXAMPLE1]), (_OBJECTIVE, _ROUNDS)
@@ -80,7 +113,10 @@ def _pairs(first: str, second: str) -> list[tuple[str, str]]:
 
 
 def _diminishing(found: Found) -> list[Part]:
-    """Iterations saved from 0.1 to 0.2, less those saved from 0.2 to 0.3; where none are saved at first, those lost."""
+    """Iterations saved from 0.1 to 0.2, less those saved from 0.2 to 0.3.
+
+    Where none are saved at first, those lost.
+    """
     made = []
     for m in NODES:
         a, b, c = (found.values(f"{v}, m {m}", "PaME", _ROUNDS) for v in ("0.1", "0.2", "0.3"))
@@ -92,21 +128,32 @@ def _diminishing(found: Found) -> list[Part]:
 
 
 def _less_at_large_m(found: Found) -> list[Part]:
-    """How much longer the longest period takes than the shortest: with few nodes, over with many."""
+    """How much longer the longest period takes than the shortest.
+
+    With few nodes, over with many.
+    """
     few, many = NODES[0], NODES[-1]
-    ends = [found.values(f"{k}, m {m}", "PaME", _ROUNDS) for m in (few, many) for k in (_PERIODS[-1], _PERIODS[0])]
+    ends = [
+        found.values(f"{k}, m {m}", "PaME", _ROUNDS)
+        for m in (few, many)
+        for k in (_PERIODS[-1], _PERIODS[0])
+    ]
     seeds = [seed for seed in ends[0] if all(seed in some for some in ends)]
     ratios = tuple(ends[0][s] / ends[1][s] / (ends[2][s] / ends[3][s]) for s in seeds)
     return [Part(f"m {few} over m {many}", ratios, "above", 1.0)] if seeds else []
 
 
 def _insensitive(within: float, label: str = "PaME") -> Check:
-    """The final objective of all points with equally many nodes lies within a share of the least."""
+    """The final objectives of points with equally many nodes lie within a share of the least."""
 
     def parts(found: Found) -> list[Part]:
         made = []
         for m in NODES:
-            some = [found.values(point, label, _OBJECTIVE) for point in found.points if point.endswith(f"m {m}")]
+            some = [
+                found.values(point, label, _OBJECTIVE)
+                for point in found.points
+                if point.endswith(f"m {m}")
+            ]
             if some:
                 seeds = [seed for seed in some[0] if all(seed in values for values in some)]
                 spans = [max(v[s] for v in some) / min(v[s] for v in some) - 1 for s in seeds]
@@ -133,14 +180,21 @@ def _unequal() -> Recipe:
         for m in NODES
         for k in _PERIODS
     }
-    points = {name: settings for name, settings in points.items() if not name.startswith("1,")}  # 1 has no neighbours below
+    # 1 has no neighbours below
+    points = {name: settings for name, settings in points.items() if not name.startswith("1,")}
     checks = [
         _insensitive(0.1, "unequal"),
         order(["equal", "unequal"], _ROUNDS, "Unequal periods are slightly slower", name="slower"),
     ]
-    rules = [pame(0.2, 0.2, 1, None, 1.0, 1.005, "equal"), pame(0.2, 0.2, 1, 2, 1.0, 1.005, "unequal")]
+    rules = [
+        pame(0.2, 0.2, 1, None, 1.0, 1.005, "equal"),
+        pame(0.2, 0.2, 1, 2, 1.0, 1.005, "unequal"),
+    ]
     own = _own("Unequal communication periods", checks, "median period", points, rules)
-    spread = "Periods are from half of the median to one and a half; a median of 1, which has none below, is left out."
+    spread = (
+        "Periods are from half of the median to one and a half; a median of 1, which has none "
+        "below, is left out."
+    )
     return replace(own, chosen=f"{own.chosen} {spread}")
 
 
@@ -161,9 +215,13 @@ def _connectivity() -> Recipe:
     }
     far = "0.6, degree 63"
     dense = [
-        (point, far) for point in points if not point.startswith("0.1") and not point.endswith("degree 6") and point != far
+        (point, far)
+        for point in points
+        if not point.startswith("0.1") and not point.endswith("degree 6") and point != far
     ]
-    iterations = {(point, "PaME", _ROUNDS): 200.0 for point in [*(point for point, _ in dense), far]}
+    iterations = {
+        (point, "PaME", _ROUNDS): 200.0 for point in [*(point for point, _ in dense), far]
+    }
     checks = [
         across(
             "PaME",
@@ -174,7 +232,13 @@ def _connectivity() -> Recipe:
             "The objective saturates but for sparse graphs and small s",
             name="saturates",
         ),
-        printed(iterations, 1.0, "About 200 iterations, to a factor of two", ratio=True, name="iterations"),
+        printed(
+            iterations,
+            1.0,
+            "About 200 iterations, to a factor of two",
+            ratio=True,
+            name="iterations",
+        ),
     ]
     own = _own("Transmission rate and degree, m 64", checks, "rate and degree", points)
     return replace(own, shows=(_OBJECTIVE, _ROUNDS, _SECONDS), kind="map")
@@ -194,7 +258,13 @@ PAME: dict[str, Recipe] = {
                 name="0.1 is near",
             ),
             across(
-                "PaME", _OBJECTIVE, _pairs("0.2", "0.6"), "below", 1.02, "Little is gained beyond 0.2", name="0.2 is enough"
+                "PaME",
+                _OBJECTIVE,
+                _pairs("0.2", "0.6"),
+                "below",
+                1.02,
+                "Little is gained beyond 0.2",
+                name="0.2 is enough",
             ),
         ],
         "rate",
@@ -203,7 +273,15 @@ PAME: dict[str, Recipe] = {
     "fig2b": _own(
         "Participation rate",
         [
-            across("PaME", _ROUNDS, _pairs("0.1", "0.2"), "above", 1.0, "0.2 is faster than 0.1", name="faster"),
+            across(
+                "PaME",
+                _ROUNDS,
+                _pairs("0.1", "0.2"),
+                "above",
+                1.0,
+                "0.2 is faster than 0.1",
+                name="faster",
+            ),
             Check(
                 "diminishing",
                 "A big gain from 0.1 to 0.2, then less",
@@ -233,12 +311,17 @@ PAME: dict[str, Recipe] = {
             Check(
                 "less at large m",
                 "With more nodes short periods help less",
-                "rounds with the longest period over the shortest, of few nodes over that of many, above 1",
+                "rounds with the longest period over the shortest, of few nodes over that of "
+                "many, above 1",
                 _less_at_large_m,
             ),
         ],
         "period",
-        {f"{k}, m {m}": [*nodes(m), f"algorithms.PaME.schedule.kappa={k}"] for m in NODES for k in _PERIODS},
+        {
+            f"{k}, m {m}": [*nodes(m), f"algorithms.PaME.schedule.kappa={k}"]
+            for m in NODES
+            for k in _PERIODS
+        },
         [pame(0.2, 0.2, 1, None, 1.0, 1.005)],
     ),
     "fig2d": _unequal(),

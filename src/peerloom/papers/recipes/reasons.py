@@ -1,4 +1,4 @@
-"""Why claims fail: what was found by changing one thing at a time, each with the figures that were measured for it."""
+"""Why claims fail: what was found by changing one thing at a time, with its figures."""
 
 from __future__ import annotations
 
@@ -7,64 +7,72 @@ from collections.abc import Mapping
 __all__ = ["REASONS"]
 
 _ONE_DRAW = (
-    "The paper's tables are of one draw of the probabilities: in table 4 processing over transmission delay of DGD is "
-    "2.4036 in both halves, and that ratio belongs to the draw. Ours are medians over seven draws, which lie far apart."
+    "The paper's tables are of one draw of the probabilities: in table 4 processing over "
+    "transmission delay of DGD is 2.4036 in both halves, and that ratio belongs to the draw. Ours "
+    "are medians over seven draws, which lie far apart."
 )
 _LATCHED = (
-    "The authors' code, where a link that has fired stays open, does not explain it: with --compat DSpodFL's links soon all "
-    "are open, and its delay to the target becomes that of Sporadic SGDs (7392 in place of 754, IID; the paper has 1487)."
+    "The authors' code, where a link that has fired stays open, does not explain it: with "
+    "--compat DSpodFL's links soon all are open, and its delay to the target becomes that of "
+    "Sporadic SGDs (7392 in place of 754, IID; the paper has 1487)."
 )
 _WITHDRAWN = (
-    "A client that skips a round withdraws its gradient from the sum that is tracked, as the paper's line 11 has it. The "
-    "trackers then follow the sum of p_i times gradient i, in which clients that seldom compute hardly count. Where they "
-    "keep their last gradient (--set algorithms.SpodGT.skip=hold) Spod-GT comes level with the best other: -0.1 points "
-    "(quartiles -3.3 to +4.1) in figure 2b in place of -12.3, +0.1 (-2.4 to +3.4) in 2a in place of -1.4."
+    "A client that skips a round withdraws its gradient from the sum that is tracked, as the "
+    "paper's line 11 has it. The trackers then follow the sum of p_i times gradient i, in which "
+    "clients that seldom compute hardly count. Where they keep their last gradient (--set "
+    "algorithms.SpodGT.skip=hold) Spod-GT comes level with the best other: -0.1 points (quartiles "
+    "-3.3 to +4.1) in figure 2b in place of -12.3, +0.1 (-2.4 to +3.4) in 2a in place of -1.4."
 )
 _CLIPPED = (
-    "How far Beta(0.5, 0.5) is kept away from 0 is not said, and who waits for all pays 1/p. By itself it changes little: "
-    "with 0.001 in place of 0.01 (--set schedule.clip=0.001) Spod-GT is behind by 11.2 points in figure 2b in place of "
-    "12.3. Together with skip=hold it leads there by 4.0 (quartiles 0.8 to 4.4), less than the paper says."
+    "How far Beta(0.5, 0.5) is kept away from 0 is not said, and who waits for all pays 1/p. By "
+    "itself it changes little: with 0.001 in place of 0.01 (--set schedule.clip=0.001) Spod-GT is "
+    "behind by 11.2 points in figure 2b in place of 12.3. Together with skip=hold it leads there "
+    "by 4.0 (quartiles 0.8 to 4.4), less than the paper says."
 )
 _RANGE = (
-    "Most robust is read as the least range over the values of the sweep, and an algorithm that learns little at any "
-    "value has a small one: randomized gossip stays between 25.7 and 26.1 % in figure 10b, where DSpodFL has 42.6 to "
-    "46.3 %."
+    "Most robust is read as the least range over the values of the sweep, and an algorithm that "
+    "learns little at any value has a small one: randomized gossip stays between 25.7 and 26.1 % "
+    "in figure 10b, where DSpodFL has 42.6 to 46.3 %."
 )
 _NO_REASON = (
-    "No reason was found. It is not for want of time: at a delay of 2000 in place of 500 the lead over the best other at "
-    "mu = 0 is +1.8 points (quartiles +0.3 to +4.4, five seeds)."
+    "No reason was found. It is not for want of time: at a delay of 2000 in place of 500 the lead "
+    "over the best other at mu = 0 is +1.8 points (quartiles +0.3 to +4.4, five seeds)."
 )
 _SMALLER_STEP = (
-    "PaME's step is 1/(sigma t), where t is the number of neighbours asked. With one sigma, asking twice as many halves the "
-    "step: 53, 82, 130 and 178 rounds for nu = 0.1 to 0.4 at m = 128. With equal steps (sigma 1, 1/2, 1/3, 1/4: --set "
-    "algorithms.PaME.sigma) it is 53, 46, 41 and 41, as the paper says: a gain from 0.1 to 0.2, then less. The degree, "
-    "of which t is a share, is not said in the paper either."
+    "PaME's step is 1/(sigma t), where t is the number of neighbours asked. With one sigma, "
+    "asking twice as many halves the step: 53, 82, 130 and 178 rounds for nu = 0.1 to 0.4 at m = "
+    "128. With equal steps (sigma 1, 1/2, 1/3, 1/4: --set algorithms.PaME.sigma) it is 53, 46, 41 "
+    "and 41, as the paper says: a gain from 0.1 to 0.2, then less. The degree, of which t is a "
+    "share, is not said in the paper either."
 )
 _SETTLED_BETWEEN = (
-    "The rule that ends runs looks at three objectives in a row. With a period of 8 or 16 it is met between two "
-    "communications (rounds 40 and 45 at m = 32), where local steps have come to rest and models have not agreed; with "
-    "periods of 2 and 4, when all talk at once, each communication disturbs it (212 and 341 rounds)."
+    "The rule that ends runs looks at three objectives in a row. With a period of 8 or 16 it is "
+    "met between two communications (rounds 40 and 45 at m = 32), where local steps have come to "
+    "rest and models have not agreed; with periods of 2 and 4, when all talk at once, each "
+    "communication disturbs it (212 and 341 rounds)."
 )
 _FINITE_STEPS = (
-    "PaME's steps shrink by 1.005 in every round, so all of them together are finite, and the rule that ends runs is met "
-    "while it still learns: at m = 32, first seed, after 245 rounds at 95.2 %. With a constant step it is 96.3 %, with "
-    "steps four times as large that shrink by 1.001 97.1 %; D-PSGD has 98.9 %, after 491 rounds."
+    "PaME's steps shrink by 1.005 in every round, so all of them together are finite, and the "
+    "rule that ends runs is met while it still learns: at m = 32, first seed, after 245 rounds at "
+    "95.2 %. With a constant step it is 96.3 %, with steps four times as large that shrink by "
+    "1.001 97.1 %; D-PSGD has 98.9 %, after 491 rounds."
 )
 _SETTLED_TOO_SOON = (
-    "The rule that ends runs looks at three objectives in a row, and some pause before they have learned: with 64 nodes "
-    "and 10,000 features BEER meets it after 5 rounds, at 94.8 %, and D-PSGD after 9, at 95.8 %; PaME goes on to 99.97 %, "
-    "in 706."
+    "The rule that ends runs looks at three objectives in a row, and some pause before they have "
+    "learned: with 64 nodes and 10,000 features BEER meets it after 5 rounds, at 94.8 %, and "
+    "D-PSGD after 9, at 95.8 %; PaME goes on to 99.97 %, in 706."
 )
 _NOT_WHAT_IS_JUDGED = (
-    "No reason was found. It is not a matter of which models are judged on what: the loss of every client's own model on "
-    "its own samples is 0.25, 0.27 and 0.50 for T0 = 5, 10 and 20, that of the averaged model on the same 0.18, 0.19 and "
-    "0.44. Batch and penalty are not said in the paper."
+    "No reason was found. It is not a matter of which models are judged on what: the loss of "
+    "every client's own model on its own samples is 0.25, 0.27 and 0.50 for T0 = 5, 10 and 20, "
+    "that of the averaged model on the same 0.18, 0.19 and 0.44. Batch and penalty are not said "
+    "in the paper."
 )
 _HALF_THE_STEP = (
-    "With beta 0.5, that of the paper's figures, DEPOSITUM moves half as far in a step as the others. With beta 1 (--set "
-    "'algorithms.OPTION I.beta=1.0', and for II) it is level with FedMiD and above the other two where the MLP's data are "
-    "IID or Dir(1): 95.1, 95.0, 83.9 and 84.0 % in place of 93.3, 93.2, 82.7 and 82.8, where FedMiD has 95.1, 94.8, 84.4 "
-    "and 84.0."
+    "With beta 0.5, that of the paper's figures, DEPOSITUM moves half as far in a step as the "
+    "others. With beta 1 (--set 'algorithms.OPTION I.beta=1.0', and for II) it is level with "
+    "FedMiD and above the other two where the MLP's data are IID or Dir(1): 95.1, 95.0, 83.9 and "
+    "84.0 % in place of 93.3, 93.2, 82.7 and 82.8, where FedMiD has 95.1, 94.8, 84.4 and 84.0."
 )
 
 REASONS: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -75,7 +83,10 @@ REASONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("dspodfl", "fig10c"): (_RANGE,),
     ("dspodfl", "table2"): (
         _ONE_DRAW,
-        "The rows that differ are those whose quartiles here lie apart: DFedAvg not IID has 50 to 67 % at round 10,000.",
+        (
+            "The rows that differ are those whose quartiles here lie apart: DFedAvg not IID has "
+            "50 to 67 % at round 10,000."
+        ),
     ),
     ("dspodfl", "table4"): (_ONE_DRAW, _LATCHED),
     ("pame", "fig2b"): (_SMALLER_STEP,),
@@ -84,5 +95,8 @@ REASONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("pame", "fig7"): (_SMALLER_STEP,),
     ("pame", "fig8"): (_FINITE_STEPS,),
     ("pame", "fig9"): (_SETTLED_TOO_SOON,),
-    **{("spod-gt", f"fig{name}"): (_WITHDRAWN, _CLIPPED) for name in ("2a", "2b", "3a", "3b", "3c", "3d")},
+    **{
+        ("spod-gt", f"fig{name}"): (_WITHDRAWN, _CLIPPED)
+        for name in ("2a", "2b", "3a", "3b", "3c", "3d")
+    },
 }

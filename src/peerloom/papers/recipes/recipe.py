@@ -21,7 +21,7 @@ DIGITS = ("problem.data=digits", "problem.model=svm")
 
 @dataclass(frozen=True)
 class Changed:
-    """Settings that make a recipe smaller, or as the authors' code had it, and what that means in words."""
+    """Settings that make a recipe smaller, or like the authors' code, and what they mean."""
 
     says: str
     settings: Sequence[str]
@@ -58,7 +58,8 @@ class Recipe:
     fit      a form that two cores finish in the time it says, where the paper's takes hours
     compat   what the authors' code did other than the paper says
     paper    the paper's own numbers: by point, label and reading
-    kind     how it is drawn: curves and sweeps, rows of a table, delays and their parts, a heat map, or who holds what
+    kind     how it is drawn: curves and sweeps, rows of a table, delays and their parts, a heat
+             map, or who holds what
     """
 
     title: str
@@ -78,26 +79,35 @@ class Recipe:
     def tables(self, form: Form = PAPER) -> dict[str, Table]:
         """The experiment of each point, in the form that is asked for.
 
-        A tiny one shows within seconds that everything works, and nothing about the claims: small data, a linear model, one
-        seed, two points, few rounds.
+        A tiny one shows within seconds that everything works, and nothing about the claims: small
+        data, a linear model, one seed, two points, few rounds.
         """
         known = list(self.table["seeds"])
         if form.seeds is not None and not 1 <= form.seeds <= len(known):
             raise ConfigError(f"--seeds must be 1 to {len(known)}, found {form.seeds}.")
-        base = override({**self.table, "seeds": known[: form.seeds or (1 if form.tiny else None)]}, [])
-        changes = [*self._settings(form, "compat"), *self._settings(form, "fit"), *(self.tiny if form.tiny else ())]
+        base = override(
+            {**self.table, "seeds": known[: form.seeds or (1 if form.tiny else None)]}, []
+        )
+        changes = [
+            *self._settings(form, "compat"),
+            *self._settings(form, "fit"),
+            *(self.tiny if form.tiny else ()),
+        ]
         chosen = self._points(form)
         before = {name: override(base, [*chosen[name], *changes]) for name in chosen}
         made = {name: override(table, form.settings) for name, table in before.items()}
         for one, other in combinations(made, 2):
             if made[one] == made[other] and before[one] != before[other]:
                 raise ConfigError(
-                    f"With --set {' --set '.join(form.settings)} the points {one} and {other} of {self.varied} are the "
-                    "same: it overwrites what the figure varies. Take one of them by --point."
+                    f"With --set {' --set '.join(form.settings)} the points {one} and {other} of "
+                    f"{self.varied} are the same: it overwrites what the figure varies. Take one "
+                    "of them by --point."
                 )
         for name, table in made.items():
             table["title"] = f"{self.title}: {self.varied} {name}" if self.varied else self.title
-            table["title"] += " (tiny)" if form.tiny else " (smaller than the paper's)" if form.fit else ""
+            table["title"] += (
+                " (tiny)" if form.tiny else " (smaller than the paper's)" if form.fit else ""
+            )
         return made
 
     def said(self, form: Form) -> list[str]:
@@ -105,8 +115,8 @@ class Recipe:
         lines = []
         if form.tiny:
             lines.append(
-                "The tiny form: it shows that everything works, and nothing about the claims. Data, sizes and rounds below "
-                "are those of the full form."
+                "The tiny form: it shows that everything works, and nothing about the claims. "
+                "Data, sizes and rounds below are those of the full form."
             )
         elif form.fit and self.fit is not None:
             lines.append(f"Smaller than the paper's: {self.fit.says}")
@@ -124,9 +134,13 @@ class Recipe:
         if form.points is not None:
             for name in form.points:
                 if name not in self.points and not self.varied:
-                    raise ConfigError("This figure has curves and no points to choose from. Leave --point out.")
+                    raise ConfigError(
+                        "This figure has curves and no points to choose from. Leave --point out."
+                    )
                 if name not in self.points:
-                    raise ConfigError(f"There is no point '{name}' of {self.varied}. {nearest(name, self.points)}")
+                    raise ConfigError(
+                        f"There is no point '{name}' of {self.varied}. {nearest(name, self.points)}"
+                    )
             return {name: self.points[name] for name in form.points}
         return dict(list(self.points.items())[:2]) if form.tiny else self.points
 

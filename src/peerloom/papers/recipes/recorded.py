@@ -17,17 +17,28 @@ def place_of(out: Path, recipe: Recipe, point: str) -> Path:
     return out / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
 
 
-def recorded(out: Path, recipe: Recipe, points: Collection[str] | None = None) -> dict[str, list[Run]]:
-    """The runs of these points, or of all, that came to their end, algorithms in the recipe's order: others may have been
-    begun.
+def recorded(
+    out: Path, recipe: Recipe, points: Collection[str] | None = None
+) -> dict[str, list[Run]]:
+    """The runs of these points, or of all, that came to their end.
+
+    Algorithms are in the recipe's order, since others may have been begun first.
     """
     labels = [str(entry.get("label", entry["name"])) for entry in recipe.table["algorithms"]]
     rank = {label: k for k, label in enumerate(labels)}
     found = {}
-    for point in recipe.points if points is None else [point for point in recipe.points if point in points]:
+    for point in (
+        recipe.points if points is None else [point for point in recipe.points if point in points]
+    ):
         place = place_of(out, recipe, point)
         folders = find_runs(place) if any(place.glob("*/run.json")) else []
-        runs = [folder.read() for folder in folders if folder.info().get("status") in ("done", "diverged")]
+        runs = [
+            folder.read()
+            for folder in folders
+            if folder.info().get("status") in ("done", "diverged")
+        ]
         if runs:
-            found[point] = sorted(runs, key=lambda run: rank.get(str(run.info.get("label")), len(rank)))
+            found[point] = sorted(
+                runs, key=lambda run: rank.get(str(run.info.get("label")), len(rank))
+            )
     return found

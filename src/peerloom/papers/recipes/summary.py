@@ -1,4 +1,4 @@
-"""Outcomes of many reproductions: their verdicts and numbers as tables, and as one page of Markdown."""
+"""Outcomes of many reproductions: verdicts and numbers as tables, and as one Markdown page."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def find_outcomes(places: Sequence[Path]) -> list[dict[str, Any]]:
     found = _documents(places, FILE)
     if not found:
         raise DataError(
-            f"There is no {FILE} below {', '.join(map(str, places))}. Give folders that `peerloom reproduce` made."
+            f"There is no {FILE} below {', '.join(map(str, places))}. Give folders that `peerloom "
+            "reproduce` made."
         )
     return found
 
@@ -58,9 +59,13 @@ def _documents(places: Sequence[Path], name: str) -> list[dict[str, Any]]:
     found = []
     for file in (file for place in places for file in sorted(place.rglob(name))):
         try:
-            found.append(json.loads(file.read_text(encoding="utf-8")) | {"folder": str(file.parent)})
+            found.append(
+                json.loads(file.read_text(encoding="utf-8")) | {"folder": str(file.parent)}
+            )
         except ValueError as error:
-            raise DataError(f"{file} cannot be read ({error}). Give the reproduction's command again.") from error
+            raise DataError(
+                f"{file} cannot be read ({error}). Give the reproduction's command again."
+            ) from error
     return sorted(found, key=lambda one: (str(one["paper"]), _ranked(str(one["figure"]))))
 
 
@@ -70,14 +75,22 @@ def to_markdown(
     estimates: Sequence[dict[str, Any]] = (),
     missing: Sequence[str] = (),
 ) -> str:
-    """One page; `pictures` are by the outcome's folder, each with the address of its file; `missing` was not run."""
+    """One page of these outcomes.
+
+    `pictures` are by the outcome's folder, each with the address of its file; `missing` was not
+    run.
+    """
     lines = ["# Reproduction", "", counted(found), "", READ, ""]
     lines += _markdown(VERDICTS, verdict_rows(found))
     for one in found:
         lines += ["", f"## {title(one)}", "", f"`{one['command']}`", ""]
         lines += [f"- {said}" for said in [*one["said"], ran(one)]]
         for address, picture in pictures.get(one["folder"], ()):
-            lines += ["", f"![{picture.title}]({address})", *(["", picture.about] if picture.about else [])]
+            lines += [
+                "",
+                f"![{picture.title}]({address})",
+                *(["", picture.about] if picture.about else []),
+            ]
         heads, rows = numbers_table(one)
         if rows:
             lines += ["", *_markdown(heads, rows)]
@@ -88,27 +101,36 @@ def to_markdown(
     return "\n".join(lines) + "\n"
 
 
-def not_run(found: Iterable[dict[str, Any]], there: Mapping[str, Mapping[str, Recipe]]) -> list[str]:
+def not_run(
+    found: Iterable[dict[str, Any]], there: Mapping[str, Mapping[str, Recipe]]
+) -> list[str]:
     """Paper by paper, the figures and tables that were not run."""
     run = {(one["paper"], one["figure"]) for one in found}
-    rest = {paper: [name for name in recipes if (paper, name) not in run] for paper, recipes in there.items()}
+    rest = {
+        paper: [name for name in recipes if (paper, name) not in run]
+        for paper, recipes in there.items()
+    }
     return [f"{paper}: {', '.join(names)}" for paper, names in rest.items() if names]
 
 
 MISSING = "Not run here"
 VERDICTS = ("paper", "figure", "claim", "verdict", "measured", "seeds", "form")
 READ = (
-    "A claim holds or fails by the quartiles over seeds: both on one side of its limit. Where they lie on both sides, "
-    "or nothing was measured, it is not decided here. With a single seed its one value decides, which says nothing about "
-    "chance; losses and accuracies that then differ by less than 0.001 decide nothing. A lead is positive where the claim "
-    "has it so, also of losses and delays. A claim about many places fails with the weakest of them, which is named. "
-    "Delays are those of the algorithm's own account, a communication round is one in which every client hears. Trackers "
-    "and directions are DEPOSITUM's y and nu."
+    "A claim holds or fails by the quartiles over seeds: both on one side of its limit. Where "
+    "they lie on both sides, or nothing was measured, it is not decided here. With a single seed "
+    "its one value decides, which says nothing about chance; losses and accuracies that then "
+    "differ by less than 0.001 decide nothing. A lead is positive where the claim has it so, also "
+    "of losses and delays. A claim about many places fails with the weakest of them, which is "
+    "named. Delays are those of the algorithm's own account, a communication round is one in "
+    "which every client hears. Trackers and directions are DEPOSITUM's y and nu."
 )
 
 
 ESTIMATED = "How long others take"
-TIMED = "A few rounds were timed on this machine, the rest counted: hours of one core, for runs one after another."
+TIMED = (
+    "A few rounds were timed on this machine, the rest counted: hours of one core, for runs one "
+    "after another."
+)
 TIMES = ("command", "runs", "rounds, in all runs", "hours")
 
 
@@ -135,18 +157,37 @@ def counted(found: Iterable[dict[str, Any]]) -> str:
     every = list(found)
     verdicts = [verdict for one in every for verdict in one["verdicts"]]
     counts = Counter(verdict["answer"] for verdict in verdicts)
-    holds, fails, rest = (counts[answer] for answer in ("holds", "does not hold", "not decided here"))
-    once = sum(verdict["seeds"] == 1 and verdict["answer"] != "not decided here" for verdict in verdicts)
+    holds, fails, rest = (
+        counts[answer] for answer in ("holds", "does not hold", "not decided here")
+    )
+    once = sum(
+        verdict["seeds"] == 1 and verdict["answer"] != "not decided here" for verdict in verdicts
+    )
     apart = len({(one["paper"], one["figure"]) for one in every})
-    twice = f", {len(every) - apart} times one of them again in another form" if apart < len(every) else ""
-    said = f"Claims: {len(verdicts)}, of which hold: {holds}, do not hold: {fails}, not decided here: {rest}."
+    twice = (
+        f", {len(every) - apart} times one of them again in another form"
+        if apart < len(every)
+        else ""
+    )
+    said = (
+        f"Claims: {len(verdicts)}, of which hold: {holds}, do not hold: {fails}, not decided "
+        f"here: {rest}."
+    )
     return f"Figures and tables run: {apart}{twice}. {said} Decided by one seed: {once}."
 
 
 def verdict_rows(found: Iterable[dict[str, Any]]) -> list[list[str]]:
     """A row for every claim, under the heads of VERDICTS."""
     return [
-        [one["paper"], one["figure"], v["claim"], v["answer"], v["measured"], str(v["seeds"]), _form(one)]
+        [
+            one["paper"],
+            one["figure"],
+            v["claim"],
+            v["answer"],
+            v["measured"],
+            str(v["seeds"]),
+            _form(one),
+        ]
         for one in found
         for v in one["verdicts"]
     ]
@@ -161,11 +202,16 @@ def _form(one: dict[str, Any]) -> str:
 def ran(one: dict[str, Any]) -> str:
     """How much was run."""
     diverged = f"; {one['diverged']} runs diverged" if one["diverged"] else ""
-    return f"Seeds: {one['seeds']}. Seconds of rounds, without evaluation: {one['seconds']:,.0f}{diverged}."
+    return (
+        f"Seeds: {one['seeds']}. Seconds of rounds, without evaluation: "
+        f"{one['seconds']:,.0f}{diverged}."
+    )
 
 
 def numbers_table(one: dict[str, Any], apart: str = " ") -> tuple[list[str], list[list[str]]]:
-    """Medians over seeds, with the paper's numbers in brackets: a row for each point and reading, a column per algorithm.
+    """Medians over seeds, with the paper's numbers in brackets.
+
+    A row for each point and reading, a column per algorithm.
 
     `apart` stands between median, quartiles and the paper's number.
     """
@@ -174,18 +220,28 @@ def numbers_table(one: dict[str, Any], apart: str = " ") -> tuple[list[str], lis
     for number in one["numbers"]:
         text = "never" if number.get("never") else _value(number["median"], number["share"])
         if number["seeds"] > 1:
-            text += f"{apart}({_value(number['low'], number['share'])} to {_value(number['high'], number['share'])})"
+            low, high = (_value(number[end], number["share"]) for end in ("low", "high"))
+            text += f"{apart}({low} to {high})"
         if number["paper"] is not None:
             text += f"{apart}[{_value(number['paper'], number['share'])}]"
         rows.setdefault((number["point"], number["what"]), {})[number["label"]] = text
     heads = [one["varied"] or "", "median (quartiles) [paper]", *labels]
-    return heads, [[point, what, *(cells.get(label, "") for label in labels)] for (point, what), cells in rows.items()]
+    return heads, [
+        [point, what, *(cells.get(label, "") for label in labels)]
+        for (point, what), cells in rows.items()
+    ]
 
 
 def _value(value: float | None, share: bool) -> str:
     if value is None:
         return "n/a"
-    return f"{100 * value:.1f} %" if share else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return (
+        f"{100 * value:.1f} %"
+        if share
+        else f"{value:,.0f}"
+        if abs(value) >= 1000
+        else f"{value:.4g}"
+    )
 
 
 def _ranked(figure: str) -> tuple[str, int, str]:
