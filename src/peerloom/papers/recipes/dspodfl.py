@@ -14,82 +14,25 @@ import numpy as np
 from ...reports.groups import column
 from ...runs import Run
 from ...sweeps.readings import Found, Reading
+from . import dspodfl_points as points
 from .checks import Check, Part
 from .claims import ahead, grows, steady
-from .recipe import DIGITS, Changed, Recipe
-
-__all__ = ["CIFAR", "COMPAT", "DSPODFL", "FASHION", "TINY", "beta", "setting"]
-
-Table = dict[str, Any]
-
-RULES = ("DSpodFL", "DGD", "RandomizedGossip", "SporadicSGD", "DFedAvg")
-CHOSEN = (
-    "Where the paper is silent: curves on Fashion-MNIST end at a delay of 4000 and those on "
-    "CIFAR-10 at 5000; sweeps are judged at 500 and 5000, as in the authors' code; figure 4a has "
-    "the law of figure 2; probabilities below 0.01 are taken as 0.01. Delays are as run, 1/d for "
-    "a gradient and 1/b for a message, not divided by those of a round of DGD as in the text. A "
-    "round in which DFedAvg averages has no gradients, as in the authors' code."
+from .dspodfl_settings import (
+    CHOSEN,
+    CIFAR,
+    COMPAT,
+    FASHION,
+    FIT,
+    SCRATCH,
+    TINY,
+    Table,
+    beta,
+    law,
+    setting,
 )
-COMPAT = Changed(
-    "links tossed at both ends and left on once they fired, DFedAvg's D rounded down, shards "
-    "shared. Left out: the first version of the code did reset its links (the tables fit that "
-    "one); DFedAvg's links latch too; nothing happens in its first round.",
-    (
-        'schedule.compat=["or", "latch"]',
-        "algorithms.DFedAvg.rounding=floor",
-        "problem.partition.compat=true",
-    ),
-)
-FIT = Changed(
-    "a small CNN (268,650 parameters) in place of VGG-11, a delay of 500, two seeds. About half "
-    "an hour of one core for curves, five minutes for a point of a sweep.",
-    ("problem.model=cnn", "until_delay=500.0", "seeds=[42, 43]"),
-)
-TINY = (*DIGITS, "until_delay=40.0", "rounds=100")
-SCRATCH = (
-    "Trained from scratch: the authors started from a network pretrained on ImageNet, which is "
-    "not shipped here."
-)
+from .recipe import Recipe
 
-
-def _law(name: str, **parameters: float) -> Table:
-    both = {"name": name, **parameters}
-    return {"name": "Bernoulli", "nodes": dict(both), "links": dict(both)}
-
-
-def beta(both: float) -> Table:
-    """Clients and links with probabilities from Beta(both, both)."""
-    return _law("Beta", a=both, b=both)
-
-
-FASHION: Table = {
-    "model": "svm",
-    "data": {"name": "fashion-mnist", "scale": "mnist"},
-    "partition": {"name": "Labels", "per_client": 1},
-}
-CIFAR: Table = {
-    "model": "vgg11",
-    "data": {"name": "cifar10", "scale": "half"},
-    "partition": {"name": "Labels", "per_client": 3},
-}
-
-
-def setting(
-    problem: Table, schedule: Table, delay: float, labels: int | None = None, clients: int = 10
-) -> Table:
-    """The common setting of section 5: everything but what a figure varies."""
-    partition = problem["partition"] if labels is None else {"name": "Labels", "per_client": labels}
-    return {
-        # a round of DSpodFL costs 2 in the mean, those of the others more: the delay ends runs
-        "rounds": int(4 * delay),
-        "until_delay": delay,
-        "seeds": [42, 43, 44, 45, 46, 47, 48],
-        "graph": {"name": "geometric", "clients": clients, "radius": 0.4},
-        "schedule": schedule,
-        "problem": {"name": "Classification", "batch": 16, **problem, "partition": partition},
-        "evaluate": {"grid": "log"},
-        "algorithms": [{"name": name, "lr": 0.01} for name in RULES],
-    }
+__all__ = ["DSPODFL"]
 
 
 def _recipe(
@@ -219,57 +162,14 @@ _EQUAL = Reading("mean_accuracy", "common", "delay")
 _ROBUST = steady("DSpodFL", _END, "DSpodFL is the most robust")
 
 
-def _labels(most: int = 10) -> dict[str, list[str]]:
-    return {str(k): [f"problem.partition.per_client={k}"] for k in range(1, most + 1)}
-
-
-def _radii() -> dict[str, list[str]]:
-    return {f"{r:g}": [f"graph.radius={r}"] for r in (0.2, 0.4, 0.6, 0.8, 1.0)}
-
-
-def _clients(*numbers: int) -> dict[str, list[str]]:
-    return {str(m): [f"graph.clients={m}"] for m in numbers}
-
-
-def _betas(*who: str) -> dict[str, list[str]]:
-    return {
-        f"{a:g}": [f"schedule.{of}.{p}={a}" for of in who for p in "ab"]
-        for a in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-    }
-
-
-def _normals(parameter: str, values: tuple[float, ...]) -> dict[str, list[str]]:
-    return {
-        f"{v:g}": [f"schedule.{of}.{parameter}={v}" for of in ("nodes", "links")] for v in values
-    }
-
-
-def _modes() -> dict[str, list[str]]:
-    return {
-        f"{mu:g}": [
-            f"schedule.{of}.{mean}"
-            for of in ("nodes", "links")
-            for mean in (f"mean1={mu}", f"mean2={1 - mu}")
-        ]
-        for mu in (0.0, 0.1, 0.2, 0.3, 0.4)
-    }
-
-
-def _rates() -> dict[str, list[str]]:
-    return {
-        f"{lr:g}": [f"algorithms.{name}.lr={lr}" for name in RULES]
-        for lr in (1e-4, 1e-3, 1e-2, 1e-1)
-    }
-
-
 _SELDOM = (
     "Probabilities are drawn anew after every 1000 rounds. DSpodFL takes about 2000 to a delay of "
     "4000; the others, whose rounds cost more, mostly end before the first new draw."
 )
-_UNIFORM = _law("Uniform")
-_NORMAL = _law("TruncatedNormal", mean=0.5, std=0.5)
+_UNIFORM = law("Uniform")
+_NORMAL = law("TruncatedNormal", mean=0.5, std=0.5)
 _BOTH = ("nodes", "links")
-_MORE, _FEWER = _clients(10, 20, 30, 40, 50), _clients(4, 6, 8, 10)
+_MORE, _FEWER = points.clients(10, 20, 30, 40, 50), points.clients(4, 6, 8, 10)
 # the delays at which sweeps are judged, for Fashion-MNIST and CIFAR-10
 _FAST, _SLOW = 500.0, 5000.0
 
@@ -292,10 +192,10 @@ DSPODFL: dict[str, Recipe] = {
         "CIFAR-10, three labels each, Beta(0.8, 0.8)", setting(CIFAR, beta(0.8), _SLOW), _SOMEWHERE
     ),
     "fig3a": _sweep(
-        "Labels per client, U(0, 1]", setting(FASHION, _UNIFORM, _FAST), "labels", _labels()
+        "Labels per client, U(0, 1]", setting(FASHION, _UNIFORM, _FAST), "labels", points.labels()
     ),
     "fig3b": _sweep(
-        "Radius of the graph, U(0, 1]", setting(FASHION, _UNIFORM, _FAST), "radius", _radii()
+        "Radius of the graph, U(0, 1]", setting(FASHION, _UNIFORM, _FAST), "radius", points.radii()
     ),
     "fig3c": _sweep(
         "Clients, U(0, 1]",
@@ -308,7 +208,7 @@ DSPODFL: dict[str, Recipe] = {
         "Beta(a, a)",
         setting(FASHION, beta(0.5), _FAST),
         "a",
-        _betas(*_BOTH),
+        points.betas(*_BOTH),
         grows("DSpodFL", _END, ["1", "0.9"], ["0.5", "0.6"], "The gap grows as a falls"),
     ),
     "fig4a": _recipe(
@@ -320,13 +220,13 @@ DSPODFL: dict[str, Recipe] = {
         setting(FASHION, beta(0.5), 4000.0, clients=50),
         _EQUAL,
         "clients",
-        _clients(50, 10),
+        points.clients(50, 10),
     ),
     "fig4b": _sweep(
         "Two modes, mu and 1 - mu",
-        setting(FASHION, _law("BimodalTruncatedNormal", mean1=0.0, mean2=1.0, std=0.1), _FAST),
+        setting(FASHION, law("BimodalTruncatedNormal", mean1=0.0, mean2=1.0, std=0.1), _FAST),
         "mu",
-        _modes(),
+        points.modes(),
         ahead(
             "DSpodFL",
             _END,
@@ -347,23 +247,33 @@ DSPODFL: dict[str, Recipe] = {
         "CIFAR-10, three labels each, U(0, 1]", setting(CIFAR, _UNIFORM, _SLOW), _SOMEWHERE
     ),
     "fig6a": _sweep(
-        "Labels per client, Beta(0.5, 0.5)", setting(FASHION, beta(0.5), _FAST), "labels", _labels()
+        "Labels per client, Beta(0.5, 0.5)",
+        setting(FASHION, beta(0.5), _FAST),
+        "labels",
+        points.labels(),
     ),
     "fig6b": _sweep(
         "Radius of the graph, Beta(0.5, 0.5)",
         setting(FASHION, beta(0.5), _FAST),
         "radius",
-        _radii(),
+        points.radii(),
     ),
     "fig6c": _sweep(
         "Clients, Beta(0.5, 0.5)", setting(FASHION, beta(0.5), _FAST), "clients", _MORE
     ),
-    "fig7a": _sweep("Labels, CIFAR-10", setting(CIFAR, beta(0.8), _SLOW), "labels", _labels()),
-    "fig7b": _sweep("Radius, CIFAR-10", setting(CIFAR, beta(0.8), _SLOW), "radius", _radii()),
-    "fig7c": _sweep(
-        "Clients, CIFAR-10", setting(CIFAR, beta(0.8), _SLOW), "clients", _clients(4, 6, 8, 10)
+    "fig7a": _sweep(
+        "Labels, CIFAR-10", setting(CIFAR, beta(0.8), _SLOW), "labels", points.labels()
     ),
-    "fig7d": _sweep("Beta(a, a), CIFAR-10", setting(CIFAR, beta(0.8), _SLOW), "a", _betas(*_BOTH)),
+    "fig7b": _sweep("Radius, CIFAR-10", setting(CIFAR, beta(0.8), _SLOW), "radius", points.radii()),
+    "fig7c": _sweep(
+        "Clients, CIFAR-10",
+        setting(CIFAR, beta(0.8), _SLOW),
+        "clients",
+        points.clients(4, 6, 8, 10),
+    ),
+    "fig7d": _sweep(
+        "Beta(a, a), CIFAR-10", setting(CIFAR, beta(0.8), _SLOW), "a", points.betas(*_BOTH)
+    ),
     "fig8a": _curves(
         "Fashion-MNIST, laws redrawn",
         setting(FASHION, beta(0.5) | {"redraw": 1000}, 4000.0),
@@ -378,14 +288,14 @@ DSPODFL: dict[str, Recipe] = {
         "Deviation of a truncated normal",
         setting(FASHION, _NORMAL, _FAST),
         "deviation",
-        _normals("std", (0.2, 0.4, 0.6, 0.8, 1.0)),
+        points.normals("std", (0.2, 0.4, 0.6, 0.8, 1.0)),
         grows("DSpodFL", _END, ["0.2"], ["1"], "The margin grows with the deviation"),
     ),
     "fig9c": _sweep(
         "Mean of a truncated normal",
         setting(FASHION, _NORMAL, _FAST),
         "mean",
-        _normals("mean", (0.0, 0.25, 0.5, 0.75, 1.0)),
+        points.normals("mean", (0.0, 0.25, 0.5, 0.75, 1.0)),
         best=False,
     ),
     "fig10a": _sweep(
@@ -395,13 +305,13 @@ DSPODFL: dict[str, Recipe] = {
         {
             f"{r}, m {m}": [*settings, f"graph.clients={m}"]
             for m in (50, 10)
-            for r, settings in _radii().items()
+            for r, settings in points.radii().items()
         },
         grows(
             "DSpodFL",
             _END,
-            [f"{r}, m 10" for r in _radii()],
-            [f"{r}, m 50" for r in _radii()],
+            [f"{r}, m 10" for r in points.radii()],
+            [f"{r}, m 50" for r in points.radii()],
             "The gap is larger with fifty clients than with ten",
         ),
         best=False,
@@ -410,21 +320,21 @@ DSPODFL: dict[str, Recipe] = {
         "Beta(a, a) of links only",
         setting(FASHION, beta(0.5), _FAST),
         "a",
-        _betas("links"),
+        points.betas("links"),
         _ROBUST,
     ),
     "fig10c": _sweep(
         "Beta(a, a) of clients only",
         setting(FASHION, beta(0.5), _FAST),
         "a",
-        _betas("nodes"),
+        points.betas("nodes"),
         _ROBUST,
     ),
     "fig11a": _sweep(
         "Step size",
         setting(FASHION, beta(0.5), _FAST),
         "step",
-        _rates(),
+        points.rates(),
         _any_step("0.01", "0.1"),
         best=False,
     ),
@@ -432,7 +342,7 @@ DSPODFL: dict[str, Recipe] = {
         "Step size, CIFAR-10",
         setting(CIFAR, beta(0.8), _SLOW),
         "step",
-        _rates(),
+        points.rates(),
         _any_step("0.001", "0.01"),
         best=False,
     ),

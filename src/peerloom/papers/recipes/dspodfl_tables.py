@@ -7,7 +7,7 @@ from typing import Any
 
 from ...sweeps.readings import Reading
 from .claims import ahead, close, order, printed
-from .dspodfl import CIFAR, COMPAT, FASHION, SCRATCH, beta, setting
+from .dspodfl_settings import CIFAR, COMPAT, FASHION, SCRATCH, beta, setting
 from .recipe import DIGITS, Changed, Recipe
 
 __all__ = ["DSPODFL_TABLES"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...sweeps.readings import Reading
 from .claims import ahead, best_point
-from .dspodfl import CIFAR, FASHION, TINY, beta
+from .dspodfl_settings import CIFAR, FASHION, TINY, beta
 from .recipe import Changed, Recipe
 
 __all__ = ["SPOD_GT"]
