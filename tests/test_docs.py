@@ -68,11 +68,22 @@ def test_the_readme_has_two_commands_on_its_first_screen():
     assert re.findall(r"^make \w+", first, flags=re.M) == ["make run", "make test"]
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
+PAGES = sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_between_documents_lead_somewhere(path):
-    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+    for target, heading in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", path.read_text()):
         if "://" not in target:
-            assert (path.parent / target).exists(), target
+            page = path.parent / target if target else path
+            assert page.exists(), target
+            assert not heading or heading in headings(page), f"{target}#{heading}"
+
+
+def headings(path):
+    """The headings of a page, as links name them."""
+    found = re.findall(r"^#+ (.+)$", path.read_text(), flags=re.M)
+    return {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in found}
 
 
 def test_the_glossary_names_things_that_exist():
@@ -89,12 +100,6 @@ def test_the_command_of_every_paper_runs(path):
     (text,) = blocks(path.relative_to(ROOT), "toml")
     for exp in comparison_from(tomllib.loads(text) | {"rounds": 4, "seeds": [1]}).experiments:
         assert pl.simulate(exp).finished
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "papers").glob("*.md")), ids=lambda path: path.stem)
-def test_links_in_the_papers_pages_lead_somewhere(path):
-    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
-        assert (path.parent / target).exists(), target
 
 
 def test_the_page_on_metrics_names_every_column():
