@@ -27,7 +27,8 @@ from peerloom.peers.start import run_folder
 from peerloom.peers.status import read_status
 from peerloom.runs import RunFolder
 from peerloom.runtime import build_port, iterate
-from peerloom.transport import Home, check_histories, read_history
+from peerloom.transport import Home, read_history
+from tests.doubles.checker import check_histories
 
 from .ends import until
 
@@ -97,7 +98,14 @@ class Peers:
     def start(self, row: int, failpoints: str = "") -> float:
         """Start a row's process, or start it again; when that was."""
         home = self.homes[row].folder
-        command = [sys.executable, "-m", "peerloom", "peer", "start", str(self.file)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.doubles.failpoints" if failpoints else "peerloom",
+            "peer",
+            "start",
+            str(self.file),
+        ]
         command += ["--folder", str(home), "--log-json", *self._options]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PEERLOOM_FAILPOINTS": failpoints}
         with (home / "log.txt").open("ab") as log:

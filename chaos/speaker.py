@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import ssl
 from types import TracebackType
@@ -11,18 +12,23 @@ import numpy as np
 
 from peerloom.transport import Roster
 from peerloom.transport.frames import VERSION, Kind
-from peerloom.transport.stream import Stream, Waiting
+from peerloom.transport.framesocket import FrameSocket
+from peerloom.transport.parser import Frame
 from peerloom.transport.tls import ALPN, client_context
 
 from .ends import FLOATS, RUN, identity
 
-__all__ = ["FIRST", "GOOD", "Speaker", "open_context", "stranger"]
+__all__ = ["FIRST", "GOOD", "SIDE", "Speaker", "open_context", "stranger"]
 
 GOOD = np.ones(FLOATS, np.float32).tobytes()
 FIRST = {  # the header of a first parcel
-    "channel": 0, "round": 1, "turn": 0, "keep": "newest", "ask": True,
+    "channel": 0, "round": 1, "mix_index": 0, "mode": "latest", "ask": True, "length": 4 * FLOATS,
     "epoch": 0, "incarnation": 5, "seq": 1,
 }  # fmt: skip
+
+
+_attempts = itertools.count(1)  # of all connections: a process never counts back
+SIDE = {"process_nonce": 5, "attempt": 1, "last": [0, 0], "want": 0, "room": 16}  # what a greeting says of its side
 
 
 class Speaker:
@@ -36,7 +42,7 @@ class Speaker:
         except BaseException:
             raw.close()
             raise
-        self.stream = Stream(self.sock, 5.0)
+        self.frames = FrameSocket(self.sock)
 
     def __enter__(self) -> Self:
         return self
@@ -47,16 +53,30 @@ class Speaker:
     def greet(self, **changes: Any) -> str:
         """Say HELLO, with some fields changed; 'accepted' or why not."""
         roster = self._roster
-        hello = {"versions": [VERSION, VERSION], "run": RUN.run_id, "agreement": RUN.agreement, "incarnation": 5, "life": 5}
-        self.stream.send(Kind.HELLO, {**hello, "roster": roster.hash, "roster_version": roster.version, **changes})
-        answer = self.stream.reply(Kind.HELLO_OK, Kind.REFUSE)
+        hello = {
+            "versions": [VERSION, VERSION],
+            "run": RUN.run_id,
+            "agreement": RUN.agreement,
+            "incarnation": 5,
+            **SIDE,
+            "attempt": next(_attempts),
+        }
+        self.frames.send(Kind.HELLO, {**hello, "roster": roster.hash, "roster_version": roster.version, **changes})
+        answer = self.answer(Kind.HELLO_OK, Kind.REFUSE)
         return "accepted" if answer.kind is Kind.HELLO_OK else str(answer.header["why"])
+
+    def answer(self, *kinds: Kind) -> Frame:
+        """The next frame of one of these kinds; heartbeats before it are not answered."""
+        while (frame := self.frames.read(*kinds, Kind.PING)).kind not in kinds:
+            pass
+        return frame
 
     def data(self, body: bytes = GOOD, **changes: Any) -> str:
         """Send a parcel, with some fields changed; 'applied', 'duplicate', 'stale' or why it was refused."""
         self._seq += 1
-        self.stream.send(Kind.DATA, {**FIRST, "round": self._seq, "seq": self._seq, **changes}, body)
-        answer: Waiting = self.stream.reply(Kind.ACK, Kind.REFUSE)
+        header = {**FIRST, "round": self._seq, "seq": self._seq, "length": len(body), **changes}
+        self.frames.send(Kind.DATA, header, body)
+        answer = self.answer(Kind.ACK, Kind.REFUSE)
         return str(answer.header["result"] if answer.kind is Kind.ACK else answer.header["why"])
 
 

@@ -7,6 +7,7 @@ Each step it hears, keeps what came, pushes shares of its value, and now and the
 """
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from federation import LENGTH, QUICK, numbers
 from peerloom.peers.floats import float_channel, to_body
 from peerloom.transport import Endpoint, History, Identity, Inflow, Outflow, Parcel, Roster, RunIdentity
 from peerloom.transport.files import write_whole
+from tests.doubles.failpoints import arm
 
 RUN = RunIdentity("processes", "spec", {0: float_channel("float64", [LENGTH])})
 
@@ -54,7 +56,7 @@ def main(number, folder, identity, founder, port):
                 for peer, flow in out.items():
                     amount = share * value
                     value = value - amount
-                    post.send(peer, Parcel(0, step, 0, to_body(flow.push(amount))), keep="newest")
+                    post.send(peer, Parcel(0, step, 0, to_body(flow.push(amount))), mode="latest")
             if step % 10 == 0 and not finishing:
                 state = {
                     "value": value.tolist(),
@@ -77,4 +79,5 @@ def main(number, folder, identity, founder, port):
 
 
 if __name__ == "__main__":
+    arm(os.environ.get("PEERLOOM_FAILPOINTS", ""))
     main(int(sys.argv[1]), Path(sys.argv[2]), Identity.load(Path(sys.argv[3])), sys.argv[4], int(sys.argv[5]))

@@ -7,7 +7,10 @@ from federation import federation, identity
 
 from peerloom.peers.agreement import AGREEMENT, Agreement, Sketch, agreement_channel
 from peerloom.peers.telemetry import Telemetry
-from peerloom.transport import Faults, MemoryNetwork, RunIdentity
+from peerloom.transport import (
+    RunIdentity,
+)
+from tests.doubles.memory import Faults, MemoryNetwork
 
 RING = [(k, (k + 1) % 5) for k in range(5)]
 BOTH = [*RING, *((b, a) for a, b in RING)]
@@ -55,7 +58,7 @@ def models():
     return [rng.normal(size=20) + 100.0 for _ in range(5)]
 
 
-@pytest.mark.parametrize("faults", [None, Faults(loss=0.2, duplicate=0.3, delay=(0.001, 0.3), patience=0.4)])
+@pytest.mark.parametrize("faults", [None, Faults(breaks=0.05, delay=(0.001, 0.3))])
 @pytest.mark.parametrize("pairs", [RING, BOTH], ids=["directed", "both"])
 def test_all_learn_the_consensus_error(pairs, faults, models):
     """Small models are their own sketch, so that the estimate goes to the truth itself, whatever the network does."""
@@ -74,7 +77,7 @@ def test_it_follows_models_that_move_and_agree(models):
 
 
 def test_a_restart_and_a_removal_leave_no_trace(models):
-    gossip = Gossip(models, BOTH, Faults(loss=0.1))
+    gossip = Gossip(models, BOTH, Faults(breaks=0.03))
     gossip.go(30)
     gossip.start(2)  # kill -9, and started again: it remembers nothing
     assert gossip.go(150) == pytest.approx([truth(models)] * 5, rel=1e-6)

@@ -14,16 +14,16 @@ def parcel(round, channel=0, **order):
     return Parcel(channel, round, 0, np.zeros(8, np.uint8), **order)
 
 
-def arrived(round, incarnation, seq, turn=0, epoch=0):
-    return Parcel(0, round, turn, np.zeros(8, np.uint8), "p", epoch, incarnation, seq)
+def arrived(round, incarnation, seq, mix_index=0, epoch=0):
+    return Parcel(0, round, mix_index, np.zeros(8, np.uint8), "p", epoch, incarnation, seq)
 
 
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
             [
-                "every",
-                "newest",
+                "ordered",
+                "latest",
                 "skip",
                 "send",
                 "ack",
@@ -48,11 +48,11 @@ def test_the_account_balances_whatever_happens(steps, retain, window):
     arrived_seq, last_sent, receipts = 0, 0, []
     for what, number in steps:
         last = box.last
-        if what in ("every", "newest"):
+        if what in ("ordered", "latest"):
             try:
                 receipts.append(box.put(parcel(number, number), what, epoch, 0.0))
             except OutboxFullError:
-                assert sum(e.keep == "every" for e in box) == 5
+                assert sum(e.mode == "ordered" for e in box) == 5
         elif what == "skip":
             receipts.append(box.skip(number, epoch, 0.0))
         elif what == "send":
@@ -94,7 +94,7 @@ def sent(box, count):
     """Put so many parcels and send them; whether each asks for an answer."""
     asks = []
     for round in range(count):
-        box.put(parcel(round), "every", 0, 0.0)
+        box.put(parcel(round), "ordered", 0, 0.0)
         asks.append(box.next().asks)
     return asks
 
@@ -125,7 +125,7 @@ def test_nothing_goes_unasked_until_the_other_side_took_something(change):
     box.acked(1)
     assert sent(box, 1) == [False]
     change(box)
-    box.put(parcel(5), "every", 0, 0.0)
+    box.put(parcel(5), "ordered", 0, 0.0)
     assert box.next().asks
     while (entry := box.next()) is not None:
         assert entry.asks
@@ -138,10 +138,10 @@ def test_what_is_large_or_replaces_others_or_is_of_a_new_epoch_asks():
     sent(box, 1)
     box.acked(1)
     for put in (
-        lambda: box.put(parcel(2), "newest", 0, 0.0),
+        lambda: box.put(parcel(2), "latest", 0, 0.0),
         lambda: box.skip(3, 0, 0.0),
-        lambda: box.put(Parcel(0, 4, 0, np.zeros(80_000, np.uint8)), "every", 0, 0.0),
-        lambda: box.put(parcel(5), "every", 1, 0.0),
+        lambda: box.put(Parcel(0, 4, 0, np.zeros(80_000, np.uint8)), "ordered", 0, 0.0),
+        lambda: box.put(parcel(5), "ordered", 1, 0.0),
     ):
         assert sent(box, 1) == [False]
         put()
@@ -150,7 +150,7 @@ def test_what_is_large_or_replaces_others_or_is_of_a_new_epoch_asks():
 
 def test_what_arrived_without_an_answer_is_not_sent_again():
     box = Outbox("p", 5, 0)
-    first, second = box.put(parcel(1), "every", 0, 0.0), box.put(parcel(2), "every", 0, 0.0)
+    first, second = box.put(parcel(1), "ordered", 0, 0.0), box.put(parcel(2), "ordered", 0, 0.0)
     box.next()
     box.resume(7, (7, 1), 1, 0, 0)
     assert (first.outcome, second.outcome) == ("acked", "pending")
@@ -161,9 +161,9 @@ def test_a_restarted_receiver_gets_retained_rounds_before_new_ones():
     box = Outbox("p", 9, retain=3)
     box.resume(1, (0, 0), 1, 0, 0)
     for round in (1, 2, 3, 4):
-        box.put(parcel(round), "every", 0, 0.0)
+        box.put(parcel(round), "ordered", 0, 0.0)
         box.acked(box.next().seq)
-    box.put(parcel(5), "every", 0, 0.0)
+    box.put(parcel(5), "ordered", 0, 0.0)
     box.next()
     box.resume(1, (0, 0), 2, 3, 0)
     rounds = []
@@ -177,19 +177,19 @@ def test_a_restarted_receiver_gets_retained_rounds_before_new_ones():
 
 def test_newest_replaces_only_what_is_not_on_its_way():
     box = Outbox("p", 5, 0)
-    sent = box.put(parcel(1), "newest", 0, 0.0)
+    sent = box.put(parcel(1), "latest", 0, 0.0)
     box.next()
-    waiting = box.put(parcel(2), "newest", 0, 0.0)
-    other = box.put(parcel(2, channel=1), "newest", 0, 0.0)
-    box.put(parcel(3), "newest", 0, 0.0)
+    waiting = box.put(parcel(2), "latest", 0, 0.0)
+    other = box.put(parcel(2, channel=1), "latest", 0, 0.0)
+    box.put(parcel(3), "latest", 0, 0.0)
     assert (sent.outcome, waiting.outcome, other.outcome) == ("pending", "superseded", "pending")
 
 
 def test_a_full_outbox_says_so_and_changes_nothing():
     box = Outbox("p", 1, 0)
-    box.put(parcel(1), "every", 0, 0.0)
-    with pytest.raises(OutboxFullError, match="keep='newest'"):
-        box.put(parcel(2), "every", 0, 0.0)
+    box.put(parcel(1), "ordered", 0, 0.0)
+    with pytest.raises(OutboxFullError, match="mode='latest'"):
+        box.put(parcel(2), "ordered", 0, 0.0)
     assert box.tally.created == 1
 
 
@@ -200,21 +200,21 @@ ORDERS = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 6), st.integers(1,
 def test_an_inbox_applies_at_most_once_and_in_order(orders):
     box, applied = Inbox("p"), []
     for incarnation, seq, round in orders:
-        if box.deliver(arrived(round, incarnation, seq), "every", 0) != "duplicate":
+        if box.deliver(arrived(round, incarnation, seq), "ordered", 0) != "duplicate":
             applied.append((incarnation, seq))
     assert applied == sorted(set(applied))
 
 
 def test_rounds_are_taken_once_and_in_order():
     box = Inbox("p")
-    box.deliver(arrived(1, 1, 1), "every", 0)
-    box.deliver(arrived(3, 1, 2), "every", 0)
+    box.deliver(arrived(1, 1, 1), "ordered", 0)
+    box.deliver(arrived(3, 1, 2), "ordered", 0)
     assert box.look(1, 0).round == 1
     assert box.look(2, 0) == Skipped(2), "round 3 is here, so round 2 is not coming"
     assert box.look(4, 0) is None
     assert box.pass_by(2, 0) == 1, "round 1 lay there and was passed by"
     assert box.look(1, 0) is None
-    assert box.deliver(arrived(2, 1, 3), "every", 0) == "stale"
+    assert box.deliver(arrived(2, 1, 3), "ordered", 0) == "stale"
     assert box.newest(0).seq == 3, "what is stale for a round may still be the newest"
     assert len(box) == 1
 
@@ -223,7 +223,7 @@ def test_what_was_missed_is_late_also_if_it_came_before_anyone_said_so():
     """A neighbour sends again what it retained as soon as a peer is back, perhaps before that has read its journal."""
     inbox = Inbox("a")
     for number, round in enumerate((3, 4, 5, 6), start=1):
-        inbox.deliver(arrived(round, 1, number), "every", 0)
+        inbox.deliver(arrived(round, 1, number), "ordered", 0)
     assert inbox.expect(6, [(4, 0), (2, 0)]) == 2  # rounds 3 and 5 are stale
     assert [found.round for found in inbox.late()] == [4]
     assert inbox.missed == {(2, 0)}
@@ -234,7 +234,7 @@ def test_a_restarted_sender_may_go_back_behind_its_promise():
     box = Inbox("p")
     box.skip(9, 0, (1, 1), 0)
     assert box.look(5, 0) == Skipped(5)
-    box.deliver(arrived(4, 2, 1), "every", 0)
+    box.deliver(arrived(4, 2, 1), "ordered", 0)
     assert box.look(5, 0) is None
 
 
@@ -242,5 +242,5 @@ def test_other_epochs_are_refused():
     box = Inbox("p")
     for epoch, why in ((1, "stale_epoch"), (3, "epoch_ahead")):
         with pytest.raises(RefusedError, match=why):
-            box.deliver(arrived(1, 1, 1, epoch=epoch), "every", 2)
+            box.deliver(arrived(1, 1, 1, epoch=epoch), "ordered", 2)
     assert box.last == (0, 0)

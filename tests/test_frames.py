@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerloom.transport.frames import PREFIX_LENGTH, VERSION, FrameError, Kind, decode, encode, read_prefix
-from peerloom.transport.stream import Stream
+from peerloom.transport.parser import Parser
 
+SIDE = {"incarnation": 2, "process_nonce": 4, "attempt": 1, "last": [1, 9], "want": 4, "room": 16}
 SAMPLES = {
     Kind.HELLO: {
         "versions": [1, 1],
@@ -21,36 +22,37 @@ SAMPLES = {
         "agreement": "a",
         "roster": "h",
         "roster_version": 3,
-        "incarnation": 2,
-        "life": 4,
+        **SIDE,
     },
-    Kind.HELLO_OK: {"incarnation": 1, "last": [1, 9], "want": 4, "roster_version": 3},
+    Kind.HELLO_OK: {"roster_version": 3, **SIDE},
     Kind.DATA: {
         "channel": 0,
         "round": 3,
-        "turn": 0,
-        "keep": "every",
+        "mix_index": 0,
+        "mode": "ordered",
         "ask": True,
+        "length": 400,
         "epoch": 0,
         "incarnation": 1,
         "seq": 7,
     },
     Kind.SKIP: {"round": 3, "epoch": 0, "incarnation": 1, "seq": 7},
-    Kind.ACK: {"seq": 7, "result": "applied", "roster_version": 3},
-    Kind.REFUSE: {"seq": 7, "why": "not_finite"},
+    Kind.MORE: {"seq": 7, "at": 1 << 18},
+    Kind.ACK: {"seq": 7, "result": "applied", "room": 3},
+    Kind.REFUSE: {"seq": 7, "why": "not_finite", "room": 0},
     Kind.PING: {"stamp": 2**62},
-    Kind.PONG: {"stamp": 0, "roster_version": 3},
-    Kind.PROGRESS: {"received": 5},
+    Kind.PONG: {"stamp": 0, "room": 3},
     Kind.BYE: {"why": "stopped"},
-    Kind.ROSTER: {"want": True},
+    Kind.ROSTER: {},
     Kind.JOIN: {},
 }
 BODY = np.arange(100, dtype="<f4").tobytes()
 SEAL = 8  # bytes after a body
+WITH_BODY = (Kind.DATA, Kind.MORE, Kind.ROSTER, Kind.JOIN)
 
 
 def whole(kind, header=None, body=None):
-    body = (BODY if kind in (Kind.DATA, Kind.ROSTER, Kind.JOIN) else b"") if body is None else body
+    body = (BODY if kind in WITH_BODY else b"") if body is None else body
     return encode(kind, SAMPLES[kind] if header is None else header, body)
 
 
@@ -62,7 +64,7 @@ def test_the_prefix_has_28_bytes():
 def test_what_is_written_is_read(kind):
     found, header, body = decode(whole(kind))
     assert (found, header) == (kind, SAMPLES[kind])
-    assert body == (BODY if kind in (Kind.DATA, Kind.ROSTER, Kind.JOIN) else b"")
+    assert body == (BODY if kind in WITH_BODY else b"")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if SAMPLES[kind]])
@@ -125,61 +127,51 @@ def test_a_length_that_was_changed_is_noticed():
         decode(bytes(frame[: -len(BODY) - SEAL]))
 
 
-@pytest.mark.parametrize("size", [4, 16_000, 70_000, 400_000], ids="{} bytes".format)
+def parsed(data, admit=lambda head, header: memoryview(bytearray(head.body_length)), pieces=7000):
+    """The frames in some bytes that come piece by piece."""
+    parser, left, found = Parser(admit), memoryview(bytes(data)), []
+    while left:
+        into = parser.buffer()
+        here = min(len(into), len(left), pieces)
+        into[:here] = left[:here]
+        left = left[here:]
+        parser.advance(here)
+        while (frame := parser.next()) is not None:
+            found.append(frame)
+    return found
+
+
+@pytest.mark.parametrize("size", [4, 16_000, 70_000, 200_000], ids="{} bytes".format)
 @pytest.mark.parametrize("place", [None, 0, -SEAL - 1, -SEAL, -1], ids=["none", "first", "last", "seal", "end"])
-def test_a_stream_holds_the_seal_against_what_came(size, place):
+def test_a_parser_holds_the_seal_against_what_came(size, place):
     body = np.arange(size // 4, dtype="<f4").tobytes()
     frame = bytearray(whole(Kind.DATA, body=body) + whole(Kind.PING))
     after, start = len(whole(Kind.PING)), len(frame) - len(whole(Kind.PING)) - SEAL - size
     if place is not None:
         frame[start if place == 0 else place - after] ^= 1
-    stream = Stream(_Paper(frame), 5.0)
-    waiting, came = stream.read(), memoryview(bytearray(size))
     if place is None:
-        stream.body(waiting, came)
-        assert came == body
-        assert stream.read().kind is Kind.PING, "what follows is still there"
+        data, ping = parsed(frame)
+        assert (data.kind, data.body, data.size) == (Kind.DATA, body, size)
+        assert ping.kind is Kind.PING, "what follows is still there"
     else:
         with pytest.raises(FrameError, match="checksum"):
-            stream.body(waiting, came)
+            parsed(frame)
 
 
-def test_a_large_frame_is_sent_as_it_is_encoded():
-    """Its seal is summed up on the way: the bytes are those of one that is put together first."""
-    body = np.arange(50_000, dtype="<f4").tobytes()
-    sock = _Paper()
-    Stream(sock, 5.0).send(Kind.DATA, SAMPLES[Kind.DATA], memoryview(body))
-    assert sock.written == whole(Kind.DATA, body=body)
-    assert decode(bytes(sock.written))[2] == body
+@given(st.lists(st.sampled_from(list(Kind)), max_size=6), st.integers(1, 40_000), st.integers(0, 2**32))
+def test_frames_cut_anywhere_are_the_same_frames(kinds, pieces, seed):
+    draws = random.Random(seed)
+    bodies = [draws.randbytes(draws.choice([1, 50, 40_000])) if kind in WITH_BODY else b"" for kind in kinds]
+    sent = b"".join(whole(kind, body=body) for kind, body in zip(kinds, bodies, strict=True))
+    found = parsed(sent, pieces=pieces)
+    assert [(frame.kind, bytes(frame.body)) for frame in found] == list(zip(kinds, bodies, strict=True))
+    past = parsed(sent, admit=lambda head, header: None, pieces=pieces)
+    assert [(frame.kind, frame.size, len(frame.body)) for frame in past] == [
+        (kind, len(body), 0) for kind, body in zip(kinds, bodies, strict=True)
+    ]
 
 
-class _Paper:
-    """A socket that keeps what is written, and has something to be read: some bytes at a time."""
-
-    def __init__(self, text=b""):
-        self.written, self._text = bytearray(), memoryview(bytes(text))
-
-    def setblocking(self, flag):
-        pass
-
-    def setsockopt(self, *option):
-        pass
-
-    def send(self, data):
-        self.written += data[:7000]
-        return len(data[:7000])
-
-    def pending(self):
-        return len(self._text)
-
-    def recv_into(self, into):
-        some = self._text[: min(len(into), 7000)]
-        into[: len(some)] = some
-        self._text = self._text[len(some) :]
-        return len(some)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.DATA, Kind.ROSTER, Kind.JOIN)])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in WITH_BODY])
 def test_control_frames_have_no_body(kind):
     with pytest.raises(FrameError, match="oversized"):
         decode(whole(kind, body=b"x"))

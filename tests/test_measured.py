@@ -23,7 +23,8 @@ from peerloom.peers.shape import Shape
 from peerloom.peers.start import run_folder
 from peerloom.runs import RunFolder
 from peerloom.schedules import Always, Bernoulli, Cycle, HubRounds, Measured, Replay, Split, from_seconds, with_measured
-from peerloom.transport import MemoryNetwork, RunIdentity, Settings
+from peerloom.transport import RunIdentity, Settings
+from tests.doubles.memory import MemoryNetwork
 
 MEASURED = {"schedule": Measured(), "resources": None}
 

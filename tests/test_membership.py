@@ -19,7 +19,7 @@ from peerloom.transport import (
     Identity,
     Invitation,
     InvitationBook,
-    JoinDesk,
+    JoinServer,
     Kit,
     Link,
     Member,
@@ -263,7 +263,7 @@ def test_requests_cannot_be_forged(book):
 
 
 def test_joining_over_the_network(book):
-    desk = JoinDesk(identity(0), ("127.0.0.1", 0))
+    desk = JoinServer(identity(0), ("127.0.0.1", 0))
     invitation = book.invite(identity(0), f"127.0.0.1:{desk.port}", 1)
     refused, accepted = [], []
 

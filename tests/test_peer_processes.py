@@ -13,8 +13,9 @@ import pytest
 from federation import federation, free_ports, identity, until
 
 from peerloom.errors import ConfigError
-from peerloom.transport import check_histories, read_history
-from peerloom.transport.failpoints import arm
+from peerloom.transport import read_history
+from tests.doubles.checker import check_histories
+from tests.doubles.failpoints import arm
 
 COUNT = 3
 SCRIPT = Path(__file__).parent / "peer_process.py"
@@ -86,8 +87,8 @@ def test_mass_and_order_survive_kills_and_stops(tmp_path):
 
 SMALL = [
     {"what": "start", "incarnation": 1},
-    {"what": "put", "to": "b", "incarnation": 1, "number": 1, "seq": 0, "round": 1, "turn": 0, "channel": 0},
-    {"what": "ack", "to": "b", "incarnation": 1, "number": 1, "seq": 1, "round": 1, "turn": 0, "channel": 0},
+    {"what": "put", "to": "b", "incarnation": 1, "number": 1, "seq": 0, "round": 1, "mix_index": 0, "channel": 0},
+    {"what": "ack", "to": "b", "incarnation": 1, "number": 1, "seq": 1, "round": 1, "mix_index": 0, "channel": 0},
     {"what": "round", "round": 1},
     {"what": "totals", "held": [1.0], "source": [3.0], "sent": {"b": [2.0]}, "got": {}},
 ]
@@ -100,7 +101,7 @@ OTHER = [
         "incarnation": 1,
         "seq": 1,
         "round": 1,
-        "turn": 0,
+        "mix_index": 0,
         "channel": 0,
         "result": "applied",
     },
@@ -146,6 +147,6 @@ def test_a_cut_last_line_is_forgiven_and_any_other_is_not(tmp_path):
 
 @pytest.mark.parametrize("text", ["nowhere=kill", "mid_body=explode", "mid_body", "mid_body=kill@x", "mid_body=sleep:y"])
 def test_misspelt_failpoints_are_errors(text):
-    with pytest.raises(ConfigError, match="PEERLOOM_FAILPOINTS"):
+    with pytest.raises(ConfigError, match="failpoints hold"):
         arm(text)
     arm("")

@@ -10,9 +10,10 @@ from peerloom.config import spec_hash
 from peerloom.core.events import RoundDone
 from peerloom.errors import PeerError
 from peerloom.peers.folder import PeerFolder
-from peerloom.peers.peer import AskedToStop, PeerRun
+from peerloom.peers.peer import PeerRun
 from peerloom.peers.shape import Shape
-from peerloom.transport import CrashedError, MemoryNetwork, RunIdentity, Settings
+from peerloom.transport import RunIdentity, Settings, StopRequested
+from tests.doubles.memory import CrashedError, MemoryNetwork
 
 BODY = np.zeros(8, np.uint8)
 LONG = 500.0  # seconds of the network's own clock: a deadline that nobody who runs ever misses
@@ -44,7 +45,7 @@ class Rows:
                         left.remove((row, t))
                         raise CrashedError("killed")
                     if until is not None and t >= until:
-                        raise AskedToStop
+                        raise StopRequested
 
                 keep = PeerFolder(self.folder / str(row), spec_hash(self.exp))
                 if how == "cut":  # without a last checkpoint

@@ -28,15 +28,14 @@ from peerloom.peers.watch import RosterWatch
 from peerloom.runtime import build_port
 from peerloom.transport import (
     Endpoint,
-    Faults,
     Home,
     Link,
     Member,
-    MemoryNetwork,
     RosterForkError,
     RunIdentity,
     Settings,
 )
+from tests.doubles.memory import Faults, MemoryNetwork
 
 RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 BOTH = [*RING, *((b, a) for a, b in RING)]
@@ -185,7 +184,7 @@ def test_halting_ends_every_wait(tmp_path, ports):
     roster = federation(2, [(0, 1), (1, 0)], ports)
     with endpoint(0, roster, tmp_path, ports[0], settings=replace(QUICK, wait=60.0)) as a:
         a.halt("because")
-        for wait in (lambda: a.take(roster.members[1].id, 1, 0, 60.0), lambda: a.wait_news(0, 60.0)):
+        for wait in (lambda: a.take(roster.members[1].id, 1, 0, 60.0), lambda: a.wait_for_arrivals(0, 60.0)):
             with pytest.raises(PeerError, match="because"):
                 wait()
 
@@ -201,11 +200,11 @@ def removed_in_memory(name, identities, folder, seed, when, deadline=None, free=
     ids = [member.id for member in roster.members]
     shape = Shape.of(exp, deadline, free)
     run = RunIdentity("test", spec_hash(exp), shape.channels)
-    network = MemoryNetwork(roster, run, seed, Faults(loss=0.1), shape.settings(Settings(wait=600.0)))
+    network = MemoryNetwork(roster, run, seed, Faults(breaks=0.03), shape.settings(Settings(wait=600.0)))
 
     def program(row):
         def go(post):
-            slow = [each_round(lambda t: post.wait_news(10**12, 0.01))] if free else []
+            slow = [each_round(lambda t: post.wait_for_arrivals(10**12, 0.01))] if free else []
             work = PeerRun(exp, row, post, PeerFolder(folder / str(row), spec_hash(exp)), shape, observers=slow)
             try:
                 return work.run()
@@ -216,8 +215,8 @@ def removed_in_memory(name, identities, folder, seed, when, deadline=None, free=
 
     def hear(peer):
         network._roster = without  # what every new life finds in its folder
-        if peer in network.boards:
-            network.boards[peer].consider(without)
+        if peer in network.drivers:
+            network.drivers[peer].table.consider(without)
 
     for k, peer in enumerate(ids):
         network.at(when + 0.03 * k, lambda peer=peer: hear(peer))

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peerloom.peers.floats import float_channel, from_body, to_body
-from peerloom.transport import Faults, Flow, Inflow, MemoryNetwork, Outflow, Parcel, RunIdentity
+from peerloom.transport import Flow, Inflow, Outflow, Parcel, RunIdentity
+from tests.doubles.memory import Faults, MemoryNetwork
 
-BAD = Faults(loss=0.25, duplicate=0.25, delay=(0.0, 0.1), patience=0.1)
+BAD = Faults(breaks=0.05, delay=(0.0, 0.1))
 N, MASS, STATE = 5, 0, 1
 RUN = RunIdentity("sums", "spec", {MASS: float_channel("float64", [LENGTH]), STATE: float_channel("float64", [LENGTH])})
 DIGRAPH = federation(N, [(i, (i + 1) % N) for i in range(N)] + [(i, (i + 2) % N) for i in range(N)])
@@ -58,7 +59,7 @@ class Tracker:
         for peer, out in self.out.items():
             amount = share * self.value
             self.value = self.value - amount
-            self.post.send(peer, Parcel(MASS, self.round, 0, to_body(out.push(amount))), keep="newest")
+            self.post.send(peer, Parcel(MASS, self.round, 0, to_body(out.push(amount))), mode="latest")
 
     def work(self):
         self.hear()
@@ -92,10 +93,10 @@ class Averager(Tracker):
                 flow = letter and self.flow[other].meet(self.value, from_body(letter.body, "float64"), share, letter.order)
                 if flow is not None:
                     self.value = self.value + flow
-                self.post.send(other, Parcel(MASS, self.round, 0, to_body(self.sigma(other))), keep="newest")
+                self.post.send(other, Parcel(MASS, self.round, 0, to_body(self.sigma(other))), mode="latest")
         for other in self.out:
             if other not in self.flow:
-                self.post.send(other, Parcel(STATE, self.round, 0, to_body(self.value)), keep="newest")
+                self.post.send(other, Parcel(STATE, self.round, 0, to_body(self.value)), mode="latest")
 
     def sigma(self, target):
         return self.flow[target].out.sigma if target in self.flow else np.zeros(LENGTH)

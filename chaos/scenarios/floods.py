@@ -72,7 +72,7 @@ def _honest(whose: Identity, roster: Roster, folder: Path) -> None:
     host, port = roster.members[0].addresses[0].split(":")
     with Endpoint(whose, roster, RUN, folder / "state-0", (host, int(port)), QUICK) as a:
         for round in itertools.count(1):
-            receipt = a.send(roster.members[1].id, parcel(round), keep="newest")
+            receipt = a.send(roster.members[1].id, parcel(round), mode="latest")
             a.settle([receipt], 60.0)
 
 

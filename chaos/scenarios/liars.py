@@ -19,8 +19,7 @@ from peerloom.peers.floats import from_body, to_body
 from peerloom.peers.folder import PeerFolder
 from peerloom.peers.peer import PeerRun
 from peerloom.peers.shape import Shape
-from peerloom.transport import Endpoint, Parcel, Receipt, RunIdentity, Settings
-from peerloom.transport import Keep as KeepHow
+from peerloom.transport import Endpoint, Mode, Parcel, Receipt, RunIdentity, Settings
 
 from ..ends import endpoint, federation, free_ports
 from ..figures import Figure, Stage, at_least, at_most, exactly, told
@@ -42,10 +41,10 @@ class Liar:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._post, name)
 
-    def send(self, peer: str, parcel: Parcel, keep: KeepHow = "every", repeat: bool = False) -> Receipt:
+    def send(self, peer: str, parcel: Parcel, mode: Mode = "ordered", repeat: bool = False) -> Receipt:
         """The parcel, changed."""
         body = to_body(self._change(from_body(parcel.body, "float64")))
-        return self._post.send(peer, replace(parcel, body=body), keep, repeat)
+        return self._post.send(peer, replace(parcel, body=body), mode, repeat)
 
 
 def lies(stage: Stage) -> list[Figure]:

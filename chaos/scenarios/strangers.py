@@ -85,7 +85,7 @@ def other_versions(stage: Stage) -> list[Figure]:
             hello = bytearray(encode(Kind.PING, {"stamp": 1}))
             hello[4] = VERSION + 1  # the version stands in the fifth byte of every frame
             foreign.sock.sendall(hello)
-            other_frames = str(foreign.stream.reply(Kind.REFUSE).header["why"])
+            other_frames = str(foreign.answer(Kind.REFUSE).header["why"])
         applied = incoming(b).frames.get("applied", 0)
     return [
         exactly("n+1 that speaks n too", f"{knows_ours}, {first}", "accepted, applied"),
@@ -124,7 +124,7 @@ def _greet(known: Roster, port: int, /, **changes: str) -> None:
 
 def _without_link(stage: Stage, ports: list[int]) -> str:
     """At another endpoint, whose roster has no such link."""
-    roster = federation(2, [(1, 0)], [f"127.0.0.1:{port}" for port in ports])
+    roster = federation(3, [(1, 2)], [f"127.0.0.1:{port}" for port in ports])
     lonely = Endpoint(identity(1), roster, RUN, stage.folder / "lonely", ("127.0.0.1", 0), QUICK)
     with lonely, Speaker(0, roster, lonely.port) as member:
         return member.greet()

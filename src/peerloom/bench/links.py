@@ -77,7 +77,7 @@ def _checked(ours: Home, theirs: Home, sizes: Sizes) -> Iterator[Send]:
         with _endpoint(ours, sizes) as post:
 
             def send(channel: int, round: int, body: NDArray[np.float32]) -> None:
-                receipt = post.send(theirs.identity.id, Parcel(channel, round, 0, to_body(body)), keep="newest")
+                receipt = post.send(theirs.identity.id, Parcel(channel, round, 0, to_body(body)), mode="latest")
                 if not post.settle([receipt], _PATIENCE):
                     raise PeerError(f"The other process did not answer within {_PATIENCE:.0f} seconds.")
 

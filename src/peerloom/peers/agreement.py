@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from ..core.draw import uniform
 from ..errors import PeerError
-from ..transport import Channel, Inflow, Outflow, Parcel, Post
+from ..transport import Channel, Inflow, Outflow, Parcel, Transport
 from .background import Background
 from .floats import float_channel, from_body, to_body
 from .telemetry import Telemetry
@@ -66,7 +66,7 @@ class Sketch:
 class Mean:
     """One peer's end of a push-sum whose inputs may change: `exchange` says what it knows of the mean of all."""
 
-    def __init__(self, post: Post, length: int, counts: bool = True) -> None:
+    def __init__(self, post: Transport, length: int, counts: bool = True) -> None:
         self._post, self._length, self._counts = post, length, counts
         self._version = 0
 
@@ -91,7 +91,7 @@ class Mean:
         share = self._value / (1 + len(up))
         for peer in up:
             sigma = self._out.setdefault(peer, Outflow(self._length + 1)).push(share)
-            post.send(peer, Parcel(AGREEMENT, 0, 0, to_body(np.append(sigma, self._version))), keep="newest")
+            post.send(peer, Parcel(AGREEMENT, 0, 0, to_body(np.append(sigma, self._version))), mode="latest")
             self._value = self._value - share
         weight = self._value[-1]
         return None if weight < _TOO_LIGHT else self._value[:-1] / weight
@@ -100,7 +100,7 @@ class Mean:
 class Agreement(Background):
     """Exchanges values with the neighbours while a peer trains, and puts what it learns into the telemetry."""
 
-    def __init__(self, post: Post, telemetry: Telemetry, n: int, seed: int, client: bool) -> None:
+    def __init__(self, post: Transport, telemetry: Telemetry, n: int, seed: int, client: bool) -> None:
         self._telemetry, self._sketch = telemetry, Sketch(n, seed)
         self._mean = Mean(post, self._sketch.length + 1, client)
         self._middle: Floats | None = None

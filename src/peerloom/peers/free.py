@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..core import Cargo, Delivery, Links
 from ..errors import PeerError
-from ..transport import Flow, Inflow, Outflow, Parcel, Post, Roster
+from ..transport import Flow, Inflow, Outflow, Parcel, Roster, Transport
 from .decisions import Tag
 from .floats import from_body, to_body
 from .shape import Shape
@@ -40,7 +40,7 @@ _LOOK = 1.0  # seconds between two looks at links that are down
 class FreeWire:
     """Sends the newest and takes the newest; one slot per link and mixing."""
 
-    def __init__(self, post: Post, row: int, shape: Shape, began: Roster) -> None:
+    def __init__(self, post: Transport, row: int, shape: Shape, began: Roster) -> None:
         self._post, self._row, self._flows, self._layers = post, row, shape.flows, shape.layers
         self._peers = [member.id for member in began.members]
         self._pushed: dict[Place, Outflow] = {}
@@ -85,7 +85,7 @@ class FreeWire:
         for link, body in zip(out, bodies, strict=True):
             row = int(links.dst[link])
             given = to_body(self._given(tag[1], row, body, cargo))
-            self._post.send(self._peers[row], Parcel(tag[1], *tag, given), keep="newest")
+            self._post.send(self._peers[row], Parcel(tag[1], *tag, given), mode="latest")
         return Delivery(torch.from_numpy(came).to(payload.dtype), arrived, np.ones(len(out), bool))
 
     def _follow(self, tag: Tag, workers: Ids) -> None:
@@ -98,7 +98,7 @@ class FreeWire:
                     f"All workers of this hub are down, and round {tag[0]} needs one. Nothing is lost: start one, then this "
                     "peer again."
                 )
-            seen = post.wait_news(seen, _LOOK)
+            seen = post.wait_for_arrivals(seen, _LOOK)
 
     def _taken(
         self, turn: int, row: int, weight: float, mine: Floats | None, parcel: Parcel, cargo: tuple[Cargo, ...]

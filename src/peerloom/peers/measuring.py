@@ -27,7 +27,7 @@ from ..errors import ConfigError, PeerError
 from ..experiment import Experiment
 from ..runtime import build_port
 from ..schedules import Bernoulli, from_seconds
-from ..transport import Channel, Parcel, Post
+from ..transport import Channel, Parcel, Transport
 from ..transport.files import write_whole
 from .floats import float_channel, from_body, to_body
 from .shape import Shape
@@ -52,7 +52,7 @@ def probes(exp: Experiment, shape: Shape) -> dict[int, Channel]:
 
 
 @torch.no_grad()
-def measure(exp: Experiment, row: int, post: Post, folder: Path, shape: Shape) -> Experiment:
+def measure(exp: Experiment, row: int, post: Transport, folder: Path, shape: Shape) -> Experiment:
     """The experiment with what all have measured. A peer that starts again finds what it measured in its folder.
 
     What it found itself is written down before anyone hears of it, so that it never says two different things.
@@ -110,7 +110,7 @@ def _write(file: Path, network: Network, seconds: Floats) -> None:
     write_whole(file, json.dumps(told, indent=1).encode())
 
 
-def _measured(exp: Experiment, row: int, post: Post, probe: Channel) -> list[float]:
+def _measured(exp: Experiment, row: int, post: Transport, probe: Channel) -> list[float]:
     """Seconds per gradient, if the row has any, and per message of every link that leaves it, in the order of `_own`."""
     found = [_gradient(exp, row)] if row < exp.graph.clients else []
     peers = [member.id for member in post.roster.members]
@@ -127,13 +127,13 @@ def _gradient(exp: Experiment, row: int) -> float:
     return _timed(lambda: port.problem.grad(x, np.zeros(1, np.int64), 0, next(batch)))
 
 
-def _message(post: Post, peer: str, probe: Channel) -> float:
+def _message(post: Transport, peer: str, probe: Channel) -> float:
     """From handing a vector over until the neighbour has said that it has it."""
     body = np.zeros(probe.longest, np.uint8)
     body.flags.writeable = False
 
     def send() -> None:
-        receipt = post.send(peer, Parcel(PROBE, 0, 0, body), keep="newest")
+        receipt = post.send(peer, Parcel(PROBE, 0, 0, body), mode="latest")
         while not post.settle([receipt], _LOOK):
             _still_there(post)
 
@@ -151,7 +151,7 @@ def _timed(act: Callable[[], object]) -> float:
     return max(statistics.median(found), _LEAST)
 
 
-def _agreed(post: Post, table: Floats) -> Floats:
+def _agreed(post: Transport, table: Floats) -> Floats:
     """The table without gaps. Whoever learns something tells it; also one who knew all, as others may not yet."""
     sources, targets = post.roster.sources(post.me), post.roster.targets(post.me)
     said, seen = np.empty(0), 0
@@ -161,15 +161,15 @@ def _agreed(post: Post, table: Floats) -> Floats:
                 table = np.maximum(table, from_body(parcel.body, "float64"))
         if not np.array_equal(table, said):
             for peer in targets:
-                post.send(peer, Parcel(TABLE, 0, 0, to_body(table)), keep="newest")
+                post.send(peer, Parcel(TABLE, 0, 0, to_body(table)), mode="latest")
             said = table
         if table.all():
             return table
         _still_there(post)
-        seen = post.wait_news(seen, _LOOK)
+        seen = post.wait_for_arrivals(seen, _LOOK)
 
 
-def _still_there(post: Post) -> None:
+def _still_there(post: Transport) -> None:
     for link in post.links():
         if not link.up and link.since >= post.wait:
             raise PeerError(

@@ -15,14 +15,14 @@ from ..core.events import Observer
 from ..errors import PeerError
 from ..experiment import Experiment
 from ..runtime import Guard, Session, Snapshot, StopRule, build_port
-from ..transport import Post, Wanted
+from ..transport import StopRequested, Transport, Wanted
 from .folder import PeerFolder
 from .free import FreeWire
 from .shape import Shape
 from .telemetry import Telemetry, TimedWire
 from .wire import PostWire, reached_in, reached_memory
 
-__all__ = ["AskedToStop", "PeerRun", "check_stop"]
+__all__ = ["PeerRun", "check_stop"]
 
 _log = logging.getLogger("peerloom.peers")
 _GOODBYE = 30.0  # seconds in which neighbours may fetch the last parcels
@@ -40,13 +40,6 @@ def check_stop(exp: Experiment) -> None:
     )
 
 
-class AskedToStop(BaseException):
-    """Raised by whoever wants the run to end; the round under way is given up, and nothing else.
-
-    A signal's handler says `SHIELD.throw(AskedToStop())`: then no frame of a link is cut in two.
-    """
-
-
 class PeerRun:
     """One row, over a transport. Everything that must survive lies in its folder.
 
@@ -58,7 +51,7 @@ class PeerRun:
         self,
         exp: Experiment,
         row: int,
-        post: Post,
+        post: Transport,
         folder: PeerFolder,
         shape: Shape,
         *,
@@ -75,7 +68,7 @@ class PeerRun:
         began = folder.began(post.roster)
         wire = FreeWire(post, row, shape, began) if shape.free else PostWire(post, row, shape, began, folder.journal())
         if isinstance(wire, PostWire):
-            wire.safeguard = self._save
+            wire.checkpoint_now = self._save
         self.telemetry = telemetry or Telemetry(row, exp.rounds, tuple(shape.channels))
         port = build_port(exp, np.array([row]), mixer="links", wire=TimedWire(wire, self.telemetry))
         watchers = [self.telemetry.observe, *observers]
@@ -84,7 +77,7 @@ class PeerRun:
         self._session = Session(exp, port, stop=stop, guard=guard, observers=watchers, resume=kept)
 
     def run(self) -> Session:
-        """From the last checkpoint, or from the start, to the end or until `AskedToStop` is raised; the session."""
+        """From the last checkpoint, or the start, to the end or until the transport raises `StopRequested`."""
         session = self._session
         self._look(session.start())  # a peer may have been stopped between a round and its measurement
         if self._free:
@@ -94,11 +87,13 @@ class PeerRun:
         version = self._roster_version
         try:
             while session.finished is None:
+                if self._post.stop_requested:  # a round may not wait for anybody
+                    raise StopRequested
                 self._look(session.step())
                 version, before = self._roster_version, version
                 if session.t % self._every == 0 or version > before:  # who was removed does not send anything again
                     self._save()
-        except AskedToStop:
+        except StopRequested:
             session.request_stop()
             self._save(last=True)
             session.close()
@@ -152,7 +147,7 @@ class PeerRun:
                         "start this peer again. Neighbours wait for it."
                     ) from error
                 _log.warning("%s; trying again.", text)
-                self._post.wait_news(_NO_NEWS, _PAUSE)
+                time.sleep(_PAUSE)
         self._session.saved(done.t, time.monotonic() - begin)
 
     def _gather(self) -> None:
@@ -160,14 +155,14 @@ class PeerRun:
         for _ in range(round(_GATHER / _LOOK)):
             if all(link.up for link in self._post.links()):
                 break
-            self._post.wait_news(_NO_NEWS, _LOOK)
+            self._post.wait_for_arrivals(_NO_NEWS, _LOOK)
 
     def _part(self) -> None:
         """Stay until neighbours have all they need: one that is killed now, and started again, asks for the last rounds."""
         post, after = self._post, self._exp.rounds + 1
         post.skip(after)
         post.settle(None, _GOODBYE)
-        post.take_all([Wanted(peer, after, 0) for peer in post.roster.sources(post.me)], _GOODBYE)
+        post.receive_all([Wanted(peer, after, 0) for peer in post.roster.sources(post.me)], _GOODBYE)
 
     def _measure(self, x: Tensor) -> None:
         port = self._session.port

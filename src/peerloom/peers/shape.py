@@ -117,9 +117,9 @@ class Shape:
     def settings(self, base: Settings) -> Settings:
         """Settings under which a neighbour that starts again gets all that it has not seen.
 
-        Who waits for nobody never leaves the processor to a single thread of the links: there each has its own.
+        Who waits for nobody never drives the links itself: there they have threads of their own.
         """
-        return replace(base, retain=self.kept, outbox=self.kept + 64, turns=0 if self.free else base.turns)
+        return replace(base, retain=self.kept, outbox=self.kept + 64, large=0 if self.free else base.large)
 
 
 def _packed_width(exp: Experiment, numbers: int) -> int:

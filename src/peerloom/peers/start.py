@@ -15,15 +15,24 @@ from ..core.events import Measured, Observer, Observers
 from ..errors import ConfigError, PeerError, PeerloomError
 from ..experiment import Experiment
 from ..runtime import Session, prepare_process
-from ..transport import Endpoint, Event, History, Home, Roster, RunIdentity, Settings
+from ..transport import (
+    Endpoint,
+    Event,
+    History,
+    Home,
+    Roster,
+    RunIdentity,
+    Settings,
+    StopRequested,
+    Transport,
+)
 from ..transport.files import write_whole
 from ..transport.roster import parse_address
-from ..transport.shield import SHIELD
 from .agreement import AGREEMENT, Agreement, agreement_channel
 from .folder import PeerFolder
 from .measuring import check_measured, in_words, measure, probes
 from .metrics import MetricsPage
-from .peer import AskedToStop, PeerRun, check_stop
+from .peer import PeerRun, check_stop
 from .samples import with_samples
 from .shape import Shape
 from .site_code import SiteCode
@@ -146,14 +155,32 @@ class Site:
 _USUAL = Site()
 
 
+class Stop:
+    """A request to end the run, as a signal's handler may make it: the round under way is given up, and nothing else."""
+
+    def __init__(self) -> None:
+        self._transport: Transport | None = None
+
+    def request(self) -> None:
+        """End what waits; before there is a transport, whatever is going on."""
+        if self._transport is None:
+            raise StopRequested
+        self._transport.request_stop()
+
+    def attach(self, transport: Transport) -> None:
+        """From now on there is something that must end in order."""
+        self._transport = transport
+
+
 def start_peer(
     home: Home,
     exp: Experiment,
     site: Site = _USUAL,
     *,
     observers: Sequence[Observer] = (),
+    stop: Stop | None = None,
 ) -> Session:
-    """Run this peer's row until the experiment is done; `AskedToStop` ends it earlier."""
+    """Run this peer's row until the experiment is done; `stop` ends it earlier."""
     check_stop(exp)
     prepare_process(threads=1, keep_memory=False)  # a row's sums must not depend on how many processors a site has
     folder = run_folder(home, exp)
@@ -180,6 +207,8 @@ def start_peer(
         tell(link_event(event))
 
     with Endpoint(home.identity, home.roster, run, folder, where, chosen, heard, written) as post:
+        if stop is not None:
+            stop.attach(post)
         telemetry = Telemetry(row, exp.rounds, tuple(shape.channels))
 
         def look() -> dict[str, Any]:
@@ -199,11 +228,12 @@ def start_peer(
 
 def serve(folder: Path, file: Path, site: Site = _USUAL, *, log_json: bool = False, say: Callable[[str], None]) -> int:
     """Run the peer of a folder until it is done, told to stop, or fails; the exit code. `say` is given line after line."""
+    stop = Stop()
 
     def ask(number: int, frame: object) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):  # once is enough: a second request must not disturb the checkpoint
             signal.signal(each, signal.SIG_IGN)
-        SHIELD.throw(AskedToStop())
+        stop.request()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask)
@@ -213,8 +243,8 @@ def serve(folder: Path, file: Path, site: Site = _USUAL, *, log_json: bool = Fal
         home = Home.open(folder)
         log.introduce(home.name, home.roster)
         exp = signed_experiment(home, file, site.code or SiteCode(folder))
-        start_peer(home, exp, site, observers=[log.observe])
-    except AskedToStop:
+        start_peer(home, exp, site, observers=[log.observe], stop=stop)
+    except StopRequested:
         return 130
     except PeerloomError as error:
         log.say("error", f"error: {error}")

@@ -37,7 +37,7 @@ from ..core.events import (
 )
 from ..errors import PeerloomError
 from ..transport import Event as TransportEvent
-from ..transport import LinkState, Post, Roster
+from ..transport import LinkState, Roster, Transport
 from .background import Background
 from .free import FreeWire
 from .status import WORKING, write_status
@@ -122,7 +122,7 @@ class TimedWire:
             telemetry.waiting_since = None
 
 
-def snapshot(post: Post, telemetry: Telemetry) -> dict[str, Any]:
+def snapshot(post: Transport, telemetry: Telemetry) -> dict[str, Any]:
     """Everything that is known of a peer right now, as plain values."""
     now, since = time.monotonic(), telemetry.waiting_since
     running = telemetry.status == "running"
@@ -159,7 +159,7 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _link(post: Post, telemetry: Telemetry, link: LinkState) -> dict[str, Any]:
+def _link(post: Transport, telemetry: Telemetry, link: LinkState) -> dict[str, Any]:
     tally, rounds = (
         link.tally,
         [parcel.round for channel in telemetry.channels if (parcel := post.newest(link.peer, channel))],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from ..errors import PeerError
-from ..transport import Home, Post, Roster, RosterForkError
+from ..transport import Home, Roster, RosterForkError, Transport
 from .background import Background
 from .shape import Shape
 
@@ -21,7 +21,7 @@ class RosterWatch(Background):
     others would wait for peers that have stopped.
     """
 
-    def __init__(self, home: Home, post: Post, shape: Shape, began: Roster) -> None:
+    def __init__(self, home: Home, post: Transport, shape: Shape, began: Roster) -> None:
         self._home, self._post, self._shape, self._began = home, post, shape, began
         self._file = home.folder / "roster.json"
         self._seen, self._kept = (0, 0), 0

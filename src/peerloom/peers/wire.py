@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..core import Cargo, Delivery, Late, Links
 from ..errors import PeerError
-from ..transport import Parcel, Post, Receipt, Roster, Skipped, Wanted
+from ..transport import Parcel, Receipt, Roster, Skipped, Transport, Wanted
 from .decisions import Decision, Journal, Tag
 from .floats import from_body, to_body
 from .sent import Sent, SentLog
@@ -45,7 +45,7 @@ class PostWire:
     from then on, where the rule can bear that; otherwise the peer stops.
     """
 
-    def __init__(self, post: Post, row: int, shape: Shape, began: Roster, journal: Journal | None = None) -> None:
+    def __init__(self, post: Transport, row: int, shape: Shape, began: Roster, journal: Journal | None = None) -> None:
         self._post, self._row, self._deadline = post, row, shape.deadline
         self._pushes, self._keeps_mean = shape.pushes, shape.keeps_mean
         self._shape, self._began, self._peers = shape, began, [member.id for member in began.members]
@@ -58,8 +58,8 @@ class PostWire:
         self._rosters: dict[Links, tuple[int, int]] = {}  # in use and known of when a layer's links were last looked at
         self._log = SentLog(shape.kept)
         self._repeated: dict[str, Receipt] = {}  # the last parcel that each peer is sent again
-        self.safeguard: Callable[[], None] = lambda: None  # writes a checkpoint of the last round that was done
-        self._heeded = 0  # the newest roster before which one was written
+        self.checkpoint_now: Callable[[], None] = lambda: None  # writes a checkpoint of the last round that was done
+        self._roster_seen = 0  # the newest roster before which one was written
         self._own: dict[tuple[int, Tag], Vector] = {}  # what was sent to a row in a mixing, where its own was missed
 
     def resume(self, t: int, memory: Memory) -> None:
@@ -69,7 +69,7 @@ class PostWire:
         done as they were done then.
         """
         self._first, self._again = t + 1, max(t + 1, reached_in(memory))
-        self._heeded = (self._post.offered() or self._post.roster).version
+        self._roster_seen = (self._post.offered() or self._post.roster).version
         owed = {self._peers[row]: places for row, places in self._journal.outstanding(t + 1).items()}
         self._post.expect(t + 1, owed)
         self._lates |= bool(owed)
@@ -127,7 +127,7 @@ class PostWire:
 
     def _let_go(self, tag: Tag, arrived: list[int]) -> None:
         """Parcels come in order: what a row sent before one that is here has come by now, or it never will."""
-        here = {(self._rows[parcel.peer], (parcel.round, parcel.turn)) for _, parcel in self._overdue}
+        here = {(self._rows[parcel.peer], (parcel.round, parcel.mix_index)) for _, parcel in self._overdue}
         gone = [place for place in self._own if place[0] in arrived and place[1] < tag and place not in here]
         for place in gone:
             del self._own[place]
@@ -139,8 +139,8 @@ class PostWire:
         patience = _LONG if self._deadline is None or tag[0] <= self._again else self._deadline
         answers = dict[Wanted, Parcel | Skipped | None]()
         while missing := [want for want in wanted.values() if want not in answers]:
-            answers |= self._post.take_all(missing, patience, self._heeded)
-            self._heed()
+            answers |= self._post.receive_all(missing, patience, self._roster_seen)
+            self._watch_roster()
         found = [answers[wanted[row]] if row in wanted else _known(known, row, tag) for row in rows]
         for row, answer in zip(rows, found, strict=True):
             if row in wanted and not isinstance(answer, Parcel):
@@ -174,7 +174,7 @@ class PostWire:
         rosters = self._post.roster.version, (self._post.offered() or self._post.roster).version
         if self._rosters.get(links) == rosters:
             return
-        self._heed()
+        self._watch_roster()
         self._rosters[links] = rosters
         sources, targets = links.src[links.dst == self._row], links.dst[links.src == self._row]
         gone = self._journal.gone(tag)
@@ -185,12 +185,12 @@ class PostWire:
                 self._shape.check_outlasts(self._began.members[decision.row].name)
                 self._journal.add([decision])
 
-    def _heed(self) -> None:
+    def _watch_roster(self) -> None:
         """Make sure of all that was done before a newer roster: whom it removes sends nothing of that again."""
         version = (self._post.offered() or self._post.roster).version
-        if version != self._heeded:
-            self._heeded = version
-            self.safeguard()
+        if version != self._roster_seen:
+            self._roster_seen = version
+            self.checkpoint_now()
 
     def _late(self, tag: Tag, links: Links, known: list[Decision]) -> tuple[tuple[Late, ...], list[Decision]]:
         """Parcels of the same mixing of earlier rounds, which were given up and have come since."""
@@ -202,24 +202,24 @@ class PostWire:
         while True:
             for peer in sources:
                 self._overdue += [(sources[peer], parcel) for parcel in self._post.late(peer) if self._matters(parcel)]
-            here = [(link, parcel) for link, parcel in self._overdue if parcel.turn == tag[1]]
-            there = {(int(links.src[link]), (parcel.round, parcel.turn)) for link, parcel in here}
+            here = [(link, parcel) for link, parcel in self._overdue if parcel.mix_index == tag[1]]
+            there = {(int(links.src[link]), (parcel.round, parcel.mix_index)) for link, parcel in here}
             if wanted <= there:
                 break
-            seen = self._post.wait_news(seen, 1.0)  # an earlier process had them: they are sent again
+            seen = self._post.wait_for_arrivals(seen, 1.0)  # an earlier process had them: they are sent again
         if known or tag[0] <= self._again:  # that round is done as it was done before
-            here = [(link, p) for link, p in here if (int(links.src[link]), (p.round, p.turn)) in wanted]
+            here = [(link, p) for link, p in here if (int(links.src[link]), (p.round, p.mix_index)) in wanted]
         self._overdue = [entry for entry in self._overdue if entry[1] not in [p for _, p in here]]
         here.sort(key=lambda entry: (entry[0], entry[1].round))
         late = tuple(self._handed_over(int(links.src[link]), link, p) for link, p in here)
-        return late, [Decision("late", *tag, int(links.src[link]), (p.round, p.turn)) for link, p in here]
+        return late, [Decision("late", *tag, int(links.src[link]), (p.round, p.mix_index)) for link, p in here]
 
     def _matters(self, parcel: Parcel) -> bool:
         """Whether a late parcel is to be handed over: if it is mass, or answers one of ours where the mean must stay."""
-        return self._pushes or (self._rows[parcel.peer], (parcel.round, parcel.turn)) in self._own
+        return self._pushes or (self._rows[parcel.peer], (parcel.round, parcel.mix_index)) in self._own
 
     def _handed_over(self, row: int, link: int, parcel: Parcel) -> Late:
-        tag, own = (parcel.round, parcel.turn), self._own.pop((row, (parcel.round, parcel.turn)), None)
+        tag, own = (parcel.round, parcel.mix_index), self._own.pop((row, (parcel.round, parcel.mix_index)), None)
         body = torch.from_numpy(np.array(self._row_in(parcel)))
         return Late(tag, link, body, None if own is None else torch.from_numpy(np.array(own)))
 

@@ -1,17 +1,18 @@
 """Links between peers on different machines: identities, rosters, frames, delivery. Needs no torch.
 
-An engine needs `Endpoint` (over TLS, or one of a `MemoryNetwork` in tests: both are a `Post`) and the words of `types`.
+An engine needs a `Transport`, such as `Endpoint`, and the words of `types`.
 
 ```text
 identity = Identity.load(folder)                       roster = RosterBook(folder / "roster.json", founder).current
 run = RunIdentity("run-7", spec_hash, {0: Channel(4 * n, check, "float32 rows")})
-with Endpoint(identity, roster, run, state_dir, listen=("0.0.0.0", 7400)) as post:
-    for peer in roster.targets(post.me):               # synchronous: every parcel, in order
-        post.send(peer, Parcel(0, round, turn, x))
-    got = post.take_all([Wanted(peer, round, turn) for peer in roster.sources(post.me)], deadline_seconds=60)
+with Endpoint(identity, roster, run, state_dir, listen=("0.0.0.0", 7400)) as transport:
+    for peer in roster.targets(transport.me):          # synchronous: every parcel, in order
+        transport.send(peer, Parcel(0, round, mix_index, body))
+    wanted = [Wanted(peer, round, mix_index) for peer in roster.sources(transport.me)]
+    got = transport.receive_all(wanted, deadline_seconds=60)
 
-    post.send(peer, Parcel(1, round, 0, sigma), keep="newest")     # asynchronous: the newest is enough
-    seen = post.wait_news(seen, 1.0); post.newest(peer, 1)
+    transport.send(peer, Parcel(1, round, 0, body), mode="latest")     # asynchronous: the newest is enough
+    seen = transport.wait_for_arrivals(seen, 1.0); transport.newest(peer, 1)
 ```
 """
 
@@ -24,25 +25,23 @@ try:
 except ImportError as error:
     raise MissingExtraError("What runs between machines", str(error.name), "peers") from error
 
-from .checker import check_histories
-from .desk import JoinDesk, join_online
 from .endpoint import Endpoint
 from .history import History, read_history
 from .home import Home
 from .identity import Identity, read_id, short_id, spelled_id
 from .invitations import Invitation, InvitationBook, join_request
+from .join_server import JoinServer, join_online
 from .kit import Kit, read_kit, write_kit
-from .memory import CrashedError, Faults, MemoryNetwork
-from .post import Post
 from .roster import Link, Member, Roster, RosterForkError
 from .rosterbook import RosterBook
 from .sums import Flow, Inflow, Outflow
+from .transport import Transport
 from .types import (
     Body,
     Channel,
     Event,
-    Keep,
     LinkState,
+    Mode,
     OutboxFullError,
     Parcel,
     Receipt,
@@ -50,6 +49,7 @@ from .types import (
     RunIdentity,
     Settings,
     Skipped,
+    StopRequested,
     Tally,
     Wanted,
 )
@@ -57,10 +57,8 @@ from .types import (
 __all__ = [
     "Body",
     "Channel",
-    "CrashedError",
     "Endpoint",
     "Event",
-    "Faults",
     "Flow",
     "History",
     "Home",
@@ -68,17 +66,15 @@ __all__ = [
     "Inflow",
     "Invitation",
     "InvitationBook",
-    "JoinDesk",
-    "Keep",
+    "JoinServer",
     "Kit",
     "Link",
     "LinkState",
     "Member",
-    "MemoryNetwork",
+    "Mode",
     "OutboxFullError",
     "Outflow",
     "Parcel",
-    "Post",
     "Receipt",
     "RefusedError",
     "Roster",
@@ -87,9 +83,10 @@ __all__ = [
     "RunIdentity",
     "Settings",
     "Skipped",
+    "StopRequested",
     "Tally",
+    "Transport",
     "Wanted",
-    "check_histories",
     "join_online",
     "join_request",
     "read_history",

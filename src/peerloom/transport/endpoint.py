@@ -1,4 +1,4 @@
-"""What an engine holds in its hand: send parcels to neighbours, take theirs, see the links. One class over any carrier."""
+"""A peer's end of all its links: send parcels to neighbours, take theirs, see the links. One class over any driver."""
 
 from __future__ import annotations
 
@@ -11,16 +11,27 @@ from types import TracebackType
 from typing import Literal, Self
 
 from ..errors import ConfigError, PeerError
-from .board import Board
-from .carrier import Carrier, TlsCarrier
+from .driver import Driver, TlsDriver
 from .files import StateFolder
 from .history import History
 from .identity import Identity
-from .link import Credentials
+from .links import LinkTable
 from .outbox import Outbox
 from .roster import Roster
 from .rosterbook import RosterBook
-from .types import Event, Keep, LinkState, Parcel, Receipt, RunIdentity, Settings, Skipped, Wanted
+from .tls import Credentials
+from .types import (
+    Event,
+    LinkState,
+    Mode,
+    Parcel,
+    Receipt,
+    RunIdentity,
+    Settings,
+    Skipped,
+    StopRequested,
+    Wanted,
+)
 
 __all__ = ["Endpoint"]
 
@@ -28,7 +39,7 @@ Answer = Parcel | Skipped | None
 
 
 class Endpoint:
-    """A peer's end of all its links, over TLS. It is a `Post`; see there for every method.
+    """A peer's end of all its links, over TLS. It is a `Transport`; see there for every method.
 
     The state directory holds the lock, the incarnation and the newest roster; it belongs to one peer and one run.
     `listen` may name port 0 for any free one (see `port`). With `history` every event is kept for the checker.
@@ -53,35 +64,35 @@ class Endpoint:
             assert book.current is not None
             incarnation = self._folder.next_incarnation()
             chosen = settings or Settings()
-            board = Board(identity.id, book.current, run, incarnation, chosen, time.monotonic, on_event, history)
-            board.keep = book.offer
-            self._build(board, TlsCarrier(board, Credentials(identity), listen), self._folder.close)
-            board.consider(roster)  # one of a later epoch than the run's
+            table = LinkTable(identity.id, book.current, run, incarnation, chosen, time.monotonic, on_event, history)
+            table.keep = book.offer
+            self._build(table, TlsDriver(table, Credentials(identity), listen), self._folder.close)
+            table.consider(roster)  # one of a later epoch than the run's
         except BaseException:
             self._folder.close()
             raise
 
     @classmethod
-    def over(cls, board: Board, carrier: Carrier) -> Self:
-        """An endpoint over another carrier than TLS, such as the memory of a test."""
+    def over(cls, table: LinkTable, driver: Driver) -> Self:
+        """An endpoint over another driver than TLS, such as the memory of a test."""
         endpoint = cls.__new__(cls)
-        endpoint._build(board, carrier, lambda: None)
+        endpoint._build(table, driver, lambda: None)
         return endpoint
 
-    def _build(self, board: Board, carrier: Carrier, release: Callable[[], None]) -> None:
-        self._board, self._carrier, self._release = board, carrier, release
+    def _build(self, table: LinkTable, driver: Driver, release: Callable[[], None]) -> None:
+        self._table, self._driver, self._release = table, driver, release
         self._unwoken: list[str] | None = None  # whom parcels wait for that are being sent together
-        board.record("start", incarnation=board.incarnation, version=board.roster.version, epoch=board.roster.epoch)
+        table.record("start", incarnation=table.incarnation, version=table.roster.version, epoch=table.roster.epoch)
 
     # -- life
 
     def start(self) -> None:
         """Open the links; returns at once."""
-        self._carrier.start()
+        self._driver.start()
 
     def close(self) -> None:
         """Say goodbye and end every thread. What was not acknowledged is lost with the process; `settle` before."""
-        self._carrier.stop()
+        self._driver.stop()
         self._release()
 
     def __enter__(self) -> Self:
@@ -94,50 +105,50 @@ class Endpoint:
     @property
     def me(self) -> str:
         """The id of this peer."""
-        return self._board.me
+        return self._table.me
 
     @property
     def roster(self) -> Roster:
         """The roster in use."""
-        return self._board.roster
+        return self._table.roster
 
     @property
     def incarnation(self) -> int:
         """How often this peer was started on its state directory."""
-        return self._board.incarnation
+        return self._table.incarnation
 
     @property
     def wait(self) -> float:
         """A peer whose link is down for this many seconds is no longer waited for."""
-        return self._board.settings.wait
+        return self._table.settings.wait
 
     @property
     def port(self) -> int:
         """The port it listens on."""
-        return self._carrier.port
+        return self._driver.port
 
     # -- sending
 
-    def send(self, peer: str, parcel: Parcel, keep: Keep = "every", repeat: bool = False) -> Receipt:
+    def send(self, peer: str, parcel: Parcel, mode: Mode = "ordered", repeat: bool = False) -> Receipt:
         """Queue a parcel for a neighbour; returns at once."""
-        board, parcel = self._board, parcel.frozen()
-        channel = board.run.channels.get(parcel.channel)
+        table, parcel = self._table, parcel.frozen()
+        channel = table.run.channels.get(parcel.channel)
         if channel is None or len(parcel.body) > channel.longest:
             most = f"up to {channel.longest} bytes ({channel.form})" if channel else "nothing"
             raise ConfigError(
                 f"Channel {parcel.channel} carries {most}, not {len(parcel.body)} bytes. Channels are agreed on in "
                 "RunIdentity."
             )
-        with board.lock:
+        with table.lock:
             self._go_on()
-            if board.closed("out", peer):
+            if table.closed("out", peer):
                 return Receipt(peer, "refused", "no_link")
-            receipt = self._outbox(peer).put(parcel, keep, board.roster.epoch, board.clock(), repeat)
+            receipt = self._outbox(peer).put(parcel, mode, table.roster.epoch, table.clock(), repeat)
             if self._unwoken is not None:
                 self._unwoken.append(peer)
                 return receipt
-        self._carrier.wake(peer)
-        self._carrier.push()
+            table.wake(peer)
+        self._driver.push()
         return receipt
 
     @contextmanager
@@ -145,7 +156,7 @@ class Endpoint:
         """Parcels sent within go out when it ends, or when something is waited for: links that are woken one by one would
         only wait for the interpreter, which who sends still holds.
         """
-        with self._board.lock:
+        with self._table.lock:
             self._unwoken = []
         try:
             yield
@@ -156,144 +167,144 @@ class Endpoint:
         """Wake the links of all that was sent together so far."""
         if self._unwoken is None:
             return
-        with self._board.lock:
+        with self._table.lock:
             peers, self._unwoken = self._unwoken or [], None if last or self._unwoken is None else []
             for peer in peers:
-                self._carrier.wake(peer)
-        self._carrier.push()
+                self._table.wake(peer)
+        self._driver.push()
 
     def skip(self, round: int, peer: str | None = None) -> None:
         """Tell a neighbour, or all, that nothing more is sent for rounds up to this one."""
-        board = self._board
-        with board.lock:
-            peers = list(board.outboxes) if peer is None else [peer]
+        table = self._table
+        with table.lock:
+            peers = list(table.outboxes) if peer is None else [peer]
             for other in peers:
-                self._outbox(other).skip(round, board.roster.epoch, board.clock())
-        for other in peers:
-            self._carrier.wake(other)
-        self._carrier.push()
+                self._outbox(other).skip(round, table.roster.epoch, table.clock())
+                table.wake(other)
+        self._driver.push()
 
     def withdraw(self, peer: str, before_round: int) -> int:
         """Drop unsent parcels of older rounds (counted superseded); how many they were."""
-        with self._board.lock:
+        with self._table.lock:
             return self._outbox(peer).withdraw(before_round)
 
     def settle(self, receipts: list[Receipt] | None, deadline_seconds: float) -> bool:
         """Wait until none of these, or with None nothing at all, is pending; False if the deadline came first."""
-        board = self._board
-        end = board.clock() + deadline_seconds
-        with board.lock:
+        table = self._table
+        end = table.clock() + deadline_seconds
+        with table.lock:
             self._press(receipts)
         self._go()
-        self._carrier.push()
-        with board.lock:
+        self._driver.push()
+        with table.lock:
             while self._pending(receipts):
                 self._go_on()
-                if board.clock() >= end:
+                if table.clock() >= end:
                     return False
-                self._carrier.rest(end - board.clock(), lambda: not self._pending(receipts))
+                self._driver.rest(end - table.clock(), lambda: not self._pending(receipts))
         return True
 
     def _pending(self, receipts: list[Receipt] | None) -> bool:
         if receipts is None:
-            return any(outbox.tally.pending for outbox in self._board.outboxes.values())
+            return any(outbox.tally.pending for outbox in self._table.outboxes.values())
         return any(receipt.outcome == "pending" for receipt in receipts)
 
     def _press(self, receipts: list[Receipt] | None) -> None:
         """Let links ask at once for the answers that are waited for."""
         awaited = None if receipts is None else {receipt.peer for receipt in receipts if receipt.outcome == "pending"}
-        for peer, outbox in self._board.outboxes.items():
+        for peer, outbox in self._table.outboxes.items():
             if outbox.tally.pending and (awaited is None or peer in awaited):
                 outbox.press()
                 if outbox.pressed:
-                    self._carrier.wake(peer)
+                    self._table.wake(peer)
 
     def _outbox(self, peer: str) -> Outbox:
-        if peer not in self._board.outboxes:
+        if peer not in self._table.outboxes:
             raise PeerError(
-                f"There is no link from here to {self._board.name(peer)} in version {self.roster.version} of the roster."
+                f"There is no link from here to {self._table.name(peer)} in version {self.roster.version} of the roster."
             )
-        return self._board.outboxes[peer]
+        return self._table.outboxes[peer]
 
     # -- receiving
 
-    def take(self, peer: str, round: int, turn: int, deadline_seconds: float) -> Answer:
+    def take(self, peer: str, round: int, mix_index: int, deadline_seconds: float) -> Answer:
         """The parcel of this round, once; None if it is late or the link is down for too long."""
-        wanted = Wanted(peer, round, turn)
-        return self.take_all([wanted], deadline_seconds)[wanted]
+        wanted = Wanted(peer, round, mix_index)
+        return self.receive_all([wanted], deadline_seconds)[wanted]
 
-    def take_all(self, wanted: list[Wanted], deadline_seconds: float, known: int | None = None) -> dict[Wanted, Answer]:
+    def receive_all(self, wanted: list[Wanted], deadline_seconds: float, known: int | None = None) -> dict[Wanted, Answer]:
         """The same for many at once: returns as soon as each is there, skipped or given up.
 
         Who says which version of the roster it knows is also told at once of a newer one, by what there is till then.
         """
         self._go()
-        board, answers = self._board, dict[Wanted, Answer]()
-        open_, begin = sorted(set(wanted)), board.clock()
-        end, late = begin + deadline_seconds, begin + board.settings.late
+        table, answers = self._table, dict[Wanted, Answer]()
+        open_, begin = sorted(set(wanted)), table.clock()
+        end, late = begin + deadline_seconds, begin + table.settings.late
         told: dict[str, Wanted] = {}
         while True:
-            with board.lock:
+            with table.lock:
                 self._go_on()
-                now = board.clock()
+                now = table.clock()
                 open_ = [want for want in open_ if not self._answered(want, now, answers)]
                 if now >= end:
                     for want in open_:
                         self._settle(want, None)
                         answers[want] = None
                     open_ = []
-                board.make_room()
+                table.make_room()
                 lines = self._lateness(open_ if now >= late else [], answers, told, now - begin)
-                news = known is not None and board.newest.version != known
+                news = known is not None and table.newest.version != known
                 if open_ and not lines and not news:
                     # Whom people heard of is told of at once; otherwise one look is enough, when all are there.
                     ripe = partial(self._some if told else self._every, open_.copy())
-                    self._carrier.rest(min(end, self._next_look(open_, now, late)) - now, ripe)
+                    self._driver.rest(min(end, self._next_look(open_, now, late)) - now, ripe)
             for peer, text in lines:
-                board.tell("late", peer, text)
+                table.tell("late", peer, text)
             if not open_ or news:
-                self._carrier.push()  # links that waited for room
+                self._driver.push()  # peers that waited for room
                 return {want: answers[want] for want in wanted if want in answers}
 
     def expect(self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None) -> None:
         """This peer goes on at this round; what came for earlier ones, if it is started already, is dropped."""
-        with self._board.lock:
-            self._board.want = round
-            for peer, inbox in self._board.inboxes.items():
-                self._board.edges["in", peer].frames["stale"] += inbox.expect(round, (missed or {}).get(peer, ()))
-            self._board.make_room()  # a link may wait for room that older parcels took
+        with self._table.lock:
+            self._table.want = round
+            for peer, inbox in self._table.inboxes.items():
+                self._table.edges["in", peer].frames["stale"] += inbox.expect(round, (missed or {}).get(peer, ()))
+            self._table.make_room()  # a peer may wait for room that older parcels took
+        self._driver.push()
 
     def late(self, peer: str) -> list[Parcel]:
         """What came after it was given up, in order, each once."""
-        with self._board.lock:
-            inbox = self._board.inboxes.get(peer)
+        with self._table.lock:
+            inbox = self._table.inboxes.get(peer)
             return [] if inbox is None else inbox.late()
 
     def newest(self, peer: str, channel: int) -> Parcel | None:
         """The newest parcel that came on a channel; it stays there."""
-        with self._board.lock:
-            inbox = self._board.inboxes.get(peer)
+        with self._table.lock:
+            inbox = self._table.inboxes.get(peer)
             return None if inbox is None else inbox.newest(channel)
 
-    def wait_news(self, seen: int, deadline_seconds: float) -> int:
+    def wait_for_arrivals(self, seen: int, deadline_seconds: float) -> int:
         """Wait until more than `seen` parcels and skips have arrived in all; the count now."""
         self._go()
-        board = self._board
-        end = board.clock() + deadline_seconds
-        with board.lock:
-            while board.news <= seen and board.clock() < end:
+        table = self._table
+        end = table.clock() + deadline_seconds
+        with table.lock:
+            while table.news <= seen and table.clock() < end:
                 self._go_on()
-                self._carrier.rest(end - board.clock(), lambda: board.news > seen)
-            return board.news
+                self._driver.rest(end - table.clock(), lambda: table.news > seen)
+            return table.news
 
     def _answered(self, want: Wanted, now: float, answers: dict[Wanted, Answer]) -> bool:
-        inbox, edge = self._board.inboxes.get(want.peer), self._board.edges.get(("in", want.peer))
-        if inbox is None or edge is None or self._board.barred(want.peer):
+        inbox, edge = self._table.inboxes.get(want.peer), self._table.edges.get(("in", want.peer))
+        if inbox is None or edge is None or self._table.barred(want.peer):
             answers[want] = None
             return True
-        answer = inbox.look(want.round, want.turn)
-        gone = not edge.up and now >= edge.since + self._board.settings.wait  # the very moment that `_next_look` names
-        if answer is None and not gone and (want.round, want.turn) >= inbox.floor:
+        answer = inbox.look(want.round, want.mix_index)
+        gone = not edge.up and now >= edge.since + self._table.settings.wait  # the very moment that `_next_look` names
+        if answer is None and not gone and (want.round, want.mix_index) >= inbox.floor:
             return False
         answers[want] = answer
         self._settle(want, answer)
@@ -310,78 +321,91 @@ class Endpoint:
         return not open_
 
     def _awaited(self, want: Wanted) -> bool:
-        inbox = self._board.inboxes.get(want.peer)
-        return inbox is not None and inbox.awaits(want.round, want.turn)
+        inbox = self._table.inboxes.get(want.peer)
+        return inbox is not None and inbox.awaits(want.round, want.mix_index)
 
     def _settle(self, want: Wanted, answer: Answer) -> None:
         """This place is taken, skipped or given up."""
-        inbox = self._board.inboxes.get(want.peer)
+        inbox = self._table.inboxes.get(want.peer)
         if inbox is not None:
             leave = inbox.give_up if answer is None else inbox.pass_by
-            self._board.edges["in", want.peer].frames["stale"] += leave(want.round, want.turn)
+            self._table.edges["in", want.peer].frames["stale"] += leave(want.round, want.mix_index)
 
     def _next_look(self, open_: list[Wanted], now: float, late: float) -> float:
         """When to look again although nothing came: links may have been down for too long, and people want to know."""
-        edges = [self._board.edges["in", want.peer] for want in open_]
-        times = [edge.since + self._board.settings.wait for edge in edges if not edge.up]
+        edges = [self._table.edges["in", want.peer] for want in open_]
+        times = [edge.since + self._table.settings.wait for edge in edges if not edge.up]
         return min([*times, late if late > now else float("inf"), float("inf")])
 
     def _lateness(
         self, slow: list[Wanted], answers: dict[Wanted, Answer], told: dict[str, Wanted], seconds: float
     ) -> list[tuple[str, str]]:
         """What people should hear now: who is late, and what became of those who were."""
-        board, lines = self._board, []
+        table, lines = self._table, list[tuple[str, str]]()
         for peer, want in list(told.items()):
             if want in answers:
                 what = f"was given up for round {want.round}" if answers[want] is None else "is no longer late"
-                lines.append((peer, f"{board.name(peer)} {what}: {seconds:.1f} s"))
+                lines.append((peer, f"{table.name(peer)} {what}: {seconds:.1f} s"))
                 del told[peer]
         for want in slow:
             if want.peer not in told:
                 told[want.peer] = want
-                edge = board.edges["in", want.peer]
-                link = "its link is up" if edge.up else f"its link is down for {board.clock() - edge.since:.1f} s"
-                lines.append((want.peer, f"{board.name(want.peer)} is late: {seconds:.1f} s, round {want.round}, {link}"))
+                edge = table.edges["in", want.peer]
+                link = "its link is up" if edge.up else f"its link is down for {table.clock() - edge.since:.1f} s"
+                lines.append((want.peer, f"{table.name(want.peer)} is late: {seconds:.1f} s, round {want.round}, {link}"))
         return lines
 
     # -- seeing
 
     def links(self) -> list[LinkState]:
         """Every directed link of this peer."""
-        return self._board.links()
+        return self._table.links()
 
     def refusals(self) -> dict[str, int]:
         """Connections and frames refused here, by reason."""
-        with self._board.lock:
-            return dict(self._board.refusals)
+        with self._table.lock:
+            return dict(self._table.refusals)
 
     # -- rosters
 
     def offered(self) -> Roster | None:
         """A newer roster that neighbours brought and that waits for `adopt`."""
-        return self._board.offered
+        return self._table.offered
 
     def adopt(self, roster: Roster) -> None:
         """Use a newer roster."""
-        self._board.adopt(roster)
+        self._table.adopt(roster)
 
     def consider(self, roster: Roster) -> None:
         """A roster that came by another way than the links."""
-        self._board.consider(roster)
+        self._table.consider(roster)
 
     def refuse(self, why: str, detail: str) -> None:
         """Count and tell that something of this peer's own was refused."""
-        self._board.refuse(self.me, why, detail)
+        self._table.refuse(self.me, why, detail)
 
     def closed(self, direction: Literal["in", "out"], peer: str) -> bool:
         """Whether the newest roster has no such link."""
-        with self._board.lock:
-            return self._board.closed(direction, peer)
+        with self._table.lock:
+            return self._table.closed(direction, peer)
 
     def halt(self, why: str, word: str = "stopped") -> None:
         """End every wait with this error."""
-        self._board.halt(why, word)
+        self._table.halt(why, word)
+        self._driver.push()
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether `request_stop` was called."""
+        return self._table.stop_requested
+
+    def request_stop(self) -> None:
+        """Let every wait, now or later, raise `StopRequested`. Any thread, or a signal's handler, may call this."""
+        self._table.stop_requested = True
+        self._driver.interrupt()
 
     def _go_on(self) -> None:
-        if self._board.halted:
-            raise PeerError(self._board.halted)
+        if self._table.stop_requested:
+            raise StopRequested
+        if self._table.halted:
+            raise PeerError(self._table.halted)

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import PeerError
-from .failpoints import hit
 
 __all__ = ["StateFolder", "append_lines", "is_locked", "read_lines", "refuse_loose_permissions", "write_whole"]
 
@@ -30,12 +29,10 @@ def write_whole(path: Path, *parts: bytes | memoryview, mode: int = 0o644, durab
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        hit("before_rename")
-        draft.replace(path)
+        rename(draft, path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    hit("after_rename")
     if not durable:
         return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -43,6 +40,11 @@ def write_whole(path: Path, *parts: bytes | memoryview, mode: int = 0o644, durab
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def rename(draft: Path, path: Path) -> None:
+    """Put a file that was written into its place."""
+    draft.replace(path)
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:

@@ -2,7 +2,7 @@
 
     prefix  "PLM1" | u8 version | u8 kind | u16 zero | u32 header length | u64 body length | u64 digest
     header  a msgpack map; each kind has its own closed set of fields
-    body    what the channel carries (DATA) or JSON (ROSTER, JOIN); no other kind has one
+    body    what a channel carries (DATA, and MORE of it) or JSON (ROSTER, JOIN); no other kind has one
     seal    u64 digest, where there is a body: summed up while it is sent, so that the first byte need not wait
 
 A digest is xxh3, seeded with the length of the body: that of the prefix of the header, that of the seal of header and body.
@@ -25,6 +25,7 @@ from .roster import LARGEST_ROSTER
 
 __all__ = [
     "PREFIX_LENGTH",
+    "SEGMENT",
     "VERSION",
     "FrameError",
     "Head",
@@ -43,7 +44,8 @@ _PREFIX = struct.Struct("!4sBBHIQQ")
 _SEAL = struct.Struct("!Q")
 _MAGIC = b"PLM1"
 PREFIX_LENGTH = _PREFIX.size
-VERSION = 4
+VERSION = 5
+SEGMENT = 1 << 18  # bytes of a body in one frame: answers and rosters pass between those of a longer one
 _LONGEST_HEADER = 4096
 _LARGEST_COUNT = 2**63 - 1
 
@@ -59,7 +61,7 @@ class Kind(IntEnum):
     REFUSE = 6
     PING = 7
     PONG = 8
-    PROGRESS = 9
+    MORE = 9
     BYE = 10
     ROSTER = 11
     JOIN = 12
@@ -106,11 +108,19 @@ def _flag(value: Any) -> bool:
     return type(value) is bool
 
 
-def _keep(value: Any) -> bool:
-    return value in ("every", "newest")
+def _mode(value: Any) -> bool:
+    return value in ("ordered", "latest")
 
 
 _ORDER = {"epoch": _count, "incarnation": _count, "seq": _count}
+_SIDE = {  # what either side says of itself: its process, how often it dialled, what it has and wants of the other
+    "incarnation": _count,
+    "process_nonce": _count,
+    "attempt": _count,
+    "last": _pair,
+    "want": _count,
+    "room": _count,
+}
 _SCHEMA: Mapping[Kind, Mapping[str, Callable[[Any], bool]]] = {
     Kind.HELLO: {
         "versions": _pair,
@@ -118,22 +128,34 @@ _SCHEMA: Mapping[Kind, Mapping[str, Callable[[Any], bool]]] = {
         "agreement": _word,
         "roster": _word,
         "roster_version": _count,
-        "incarnation": _count,
-        "life": _count,
+        **_SIDE,
     },
-    Kind.HELLO_OK: {"incarnation": _count, "last": _pair, "want": _count, "roster_version": _count},
-    Kind.DATA: {"channel": _count, "round": _count, "turn": _count, "keep": _keep, "ask": _flag, **_ORDER},
+    Kind.HELLO_OK: {"roster_version": _count, **_SIDE},
+    Kind.DATA: {
+        "channel": _count,
+        "round": _count,
+        "mix_index": _count,
+        "mode": _mode,
+        "ask": _flag,
+        "length": _count,
+        **_ORDER,
+    },
+    Kind.MORE: {"seq": _count, "at": _count},
     Kind.SKIP: {"round": _count, **_ORDER},
-    Kind.ACK: {"seq": _count, "result": _word, "roster_version": _count},
-    Kind.REFUSE: {"seq": _count, "why": _word},
+    Kind.ACK: {"seq": _count, "result": _word, "room": _count},
+    Kind.REFUSE: {"seq": _count, "why": _word, "room": _count},
     Kind.PING: {"stamp": _count},
-    Kind.PONG: {"stamp": _count, "roster_version": _count},
-    Kind.PROGRESS: {"received": _count},
+    Kind.PONG: {"stamp": _count, "room": _count},
     Kind.BYE: {"why": _word},
-    Kind.ROSTER: {"want": _flag},
+    Kind.ROSTER: {},
     Kind.JOIN: {},
 }
-_LARGEST_BODY = {Kind.DATA: _LARGEST_COUNT, Kind.ROSTER: LARGEST_ROSTER, Kind.JOIN: 65536}
+_LARGEST_BODY = {
+    Kind.DATA: SEGMENT,
+    Kind.MORE: SEGMENT,
+    Kind.ROSTER: LARGEST_ROSTER,
+    Kind.JOIN: 65536,
+}
 
 
 def digest_of(packed: bytes, body_length: int) -> xxhash.xxh3_64:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from .types import Keep, Parcel, RefusedError, Skipped
+from .types import Mode, Parcel, RefusedError, Skipped
 
 __all__ = ["Inbox"]
 
@@ -15,7 +15,7 @@ Result = Literal["applied", "duplicate", "stale"]
 class Inbox:
     """One link's arrivals: at most once, in order.
 
-    `floor` is the first (round, turn) that is still of interest. Parcels below it are stale: they are not kept for a
+    `floor` is the first (round, mix_index) that is still of interest. Parcels below it are stale: they are not kept for a
     round any more, but `newest` sees them.
     """
 
@@ -38,15 +38,15 @@ class Inbox:
             raise RefusedError("stale_epoch" if epoch < mine else "epoch_ahead")
         return order > self.last
 
-    def deliver(self, parcel: Parcel, keep: Keep, mine: int) -> Result:
+    def deliver(self, parcel: Parcel, mode: Mode, mine: int) -> Result:
         """Take a parcel in."""
         if not self.admit(parcel.epoch, (parcel.incarnation, parcel.seq), mine):
             return "duplicate"
         self._advance((parcel.incarnation, parcel.seq))
         self._newest[parcel.channel] = parcel
-        if keep == "newest":
+        if mode == "latest":
             return "applied"
-        place = (parcel.round, parcel.turn)
+        place = (parcel.round, parcel.mix_index)
         if place in self.missed:
             self.missed.remove(place)
             self._late.append(parcel)
@@ -66,9 +66,9 @@ class Inbox:
         self._skipped = max(self._skipped, round)
         return "applied"
 
-    def look(self, round: int, turn: int) -> Parcel | Skipped | None:
+    def look(self, round: int, mix_index: int) -> Parcel | Skipped | None:
         """The answer for a round if it is known: a later parcel proves that this one is not coming, too."""
-        place = (round, turn)
+        place = (round, mix_index)
         if place < self.floor:
             return None
         if place in self._rounds:
@@ -79,23 +79,23 @@ class Inbox:
             return Skipped(round)
         return None
 
-    def awaits(self, round: int, turn: int) -> bool:
+    def awaits(self, round: int, mix_index: int) -> bool:
         """Whether this place may still be filled."""
-        return (round, turn) >= self.floor and self.look(round, turn) is None
+        return (round, mix_index) >= self.floor and self.look(round, mix_index) is None
 
-    def pass_by(self, round: int, turn: int) -> int:
+    def pass_by(self, round: int, mix_index: int) -> int:
         """This place is settled, taken or given up: drop it and all before it; how many untaken ones were dropped."""
-        self.floor = max(self.floor, (round, turn + 1))
+        self.floor = max(self.floor, (round, mix_index + 1))
         gone = [place for place in self._rounds if place < self.floor]
         for place in gone:
             del self._rounds[place]
-        return len([place for place in gone if place != (round, turn)])
+        return len([place for place in gone if place != (round, mix_index)])
 
-    def give_up(self, round: int, turn: int) -> int:
+    def give_up(self, round: int, mix_index: int) -> int:
         """Go on without what should have come here; it is kept for `late` if it comes after all."""
-        if (round, turn) >= self.floor:
-            self.missed.add((round, turn))
-        return self.pass_by(round, turn)
+        if (round, mix_index) >= self.floor:
+            self.missed.add((round, mix_index))
+        return self.pass_by(round, mix_index)
 
     @property
     def want(self) -> int:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .types import Keep, OutboxFullError, Parcel, Receipt, Tally
+from .types import Mode, OutboxFullError, Parcel, Receipt, Tally
 
 __all__ = ["Entry", "Outbox"]
 
@@ -19,7 +19,7 @@ class Entry:
 
     round: int
     parcel: Parcel | None
-    keep: Keep
+    mode: Mode
     epoch: int
     receipt: Receipt
     created: float
@@ -63,7 +63,7 @@ class Outbox:
         self._calm = -1  # the epoch of what the other side took last
         self._pressed = False
         self._retained: deque[Entry] = deque(maxlen=retain)
-        self._latest: dict[int, Entry] = {}  # the last acked parcel of each channel where only the newest counts
+        self._latest: dict[int, Entry] = {}  # the last acked parcel of each channel where only the latest counts
         self._promise: Entry | None = None  # the last acked skip
         self._receiver = 0  # the incarnation of the other side that acked them
         self._seq = 0
@@ -85,21 +85,21 @@ class Outbox:
 
     # -- filling
 
-    def put(self, parcel: Parcel, keep: Keep, epoch: int, now: float, repeat: bool = False) -> Receipt:
-        """Queue a parcel; with 'newest' it replaces an unsent one of its channel. What is repeated is not limited."""
-        if keep == "newest":
-            self._supersede(lambda e: e.keep == "newest" and e.parcel is not None and e.parcel.channel == parcel.channel)
-        elif not repeat and sum(entry.keep == "every" and not entry.repeat for entry in self) >= self._limit:
+    def put(self, parcel: Parcel, mode: Mode, epoch: int, now: float, repeat: bool = False) -> Receipt:
+        """Queue a parcel; with 'latest' it replaces an unsent one of its channel. What is repeated is not limited."""
+        if mode == "latest":
+            self._supersede(lambda e: e.mode == "latest" and e.parcel is not None and e.parcel.channel == parcel.channel)
+        elif not repeat and sum(entry.mode == "ordered" and not entry.repeat for entry in self) >= self._limit:
             raise OutboxFullError(
                 f"{self._limit} parcels wait for {self._peer[:7]}, as many as the settings allow. Withdraw old rounds, "
-                "send with keep='newest', or raise Settings.outbox."
+                "send with mode='latest', or raise Settings.outbox."
             )
-        return self._append(Entry(parcel.round, parcel, keep, epoch, Receipt(self._peer), now, repeat=repeat))
+        return self._append(Entry(parcel.round, parcel, mode, epoch, Receipt(self._peer), now, repeat=repeat))
 
     def skip(self, round: int, epoch: int, now: float) -> Receipt:
         """Queue the promise to send nothing for rounds up to this one; it replaces an unsent earlier promise."""
         self._supersede(lambda entry: entry.parcel is None and entry.round <= round)
-        return self._append(Entry(round, None, "newest", epoch, Receipt(self._peer), now))
+        return self._append(Entry(round, None, "latest", epoch, Receipt(self._peer), now))
 
     def withdraw(self, before_round: int) -> int:
         """Drop unsent parcels of older rounds."""
@@ -120,9 +120,9 @@ class Outbox:
 
     # -- emptying
 
-    def next(self) -> Entry | None:
-        """The entry to send now, numbered; from now on it is under way."""
-        if not self._waiting:
+    def next(self, room: bool = True) -> Entry | None:
+        """The entry to send now, numbered; from now on it is under way. Ordered parcels wait for room there."""
+        if not self._waiting or (not room and self._waiting[0].mode == "ordered"):
             return None
         entry = self._waiting.popleft()
         if not entry.sent:
@@ -131,7 +131,7 @@ class Outbox:
         self._under_way.append(entry)
         entry.asks = (
             self._pressed
-            or entry.keep == "newest"
+            or entry.mode == "latest"
             or entry.size > _SMALL
             or entry.epoch != self._calm
             or len(self._under_way) >= self._window
@@ -142,6 +142,10 @@ class Outbox:
     def last(self) -> int:
         """The number of what was sent last and is not answered yet; 0 if there is nothing."""
         return self._under_way[-1].seq if self._under_way else 0
+
+    def under_way(self, seq: int) -> Entry | None:
+        """The entry of this number, if it is under way."""
+        return next((entry for entry in self._under_way if entry.seq == seq), None)
 
     @property
     def pressed(self) -> bool:
@@ -182,37 +186,40 @@ class Outbox:
         self._note("ack", entry)
         if entry.parcel is None:
             self._promise = entry
-        elif entry.keep == "newest":
+        elif entry.mode == "latest":
             self._latest[entry.parcel.channel] = entry
         else:
             self._retained.append(entry)
 
-    def resume(self, mine: int, last: tuple[int, int], receiver: int, want: int, epoch: int) -> None:
+    def resume(self, mine: int, last: tuple[int, int], receiver: int, want: int, epoch: int) -> list[Entry]:
         """After a new connection: `last` is what the other side has of us, `receiver` its incarnation, `want` its round.
 
-        What arrived without our knowing counts as acked. A receiver that was restarted has lost what it had, so it gets
-        the retained rounds from `want` on, the newest of every channel, and the last promise once more.
+        What arrived without our knowing counts as acked, and is returned. A receiver that was restarted has lost what it
+        had, so it gets the retained rounds from `want` on, the newest of every channel, and the last promise once more.
         """
         self.again()
+        arrived = list[Entry]()
         if last[0] == mine:
             while self._waiting and self._waiting[0].sent and self._waiting[0].seq <= last[1]:
-                self._ack(self._waiting.popleft())
+                arrived.append(self._waiting.popleft())
+                self._ack(arrived[-1])
             self._calm = -1
         restarted, self._receiver = self._receiver not in (0, receiver), receiver
         if not restarted:
-            return
+            return arrived
         for entry in self._waiting:
             entry.seq = 0  # its number may lie below those of the repeats; to a new life of the receiver it is new anyway
-        present = {entry.parcel.channel for entry in self._waiting if entry.parcel is not None and entry.keep == "newest"}
+        present = {entry.parcel.channel for entry in self._waiting if entry.parcel is not None and entry.mode == "latest"}
         again = [entry for entry in self._retained if entry.round >= want]
         again += [entry for channel, entry in self._latest.items() if channel not in present]
         again += [self._promise] if self._promise is not None and self._promise.round >= want else []
         self._retained.clear()
         self._latest.clear()
         for entry in reversed([entry for entry in again if entry.epoch == epoch]):
-            repeat = Entry(entry.round, entry.parcel, entry.keep, entry.epoch, Receipt(self._peer), entry.created)
+            repeat = Entry(entry.round, entry.parcel, entry.mode, entry.epoch, Receipt(self._peer), entry.created)
             self._enter(repeat)
             self._waiting.appendleft(repeat)
+        return arrived
 
     # -- inside
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ALARMS", "FAREWELLS", "REASONS", "explained", "known_reason"]
+__all__ = ["ALARMS", "FAREWELLS", "REASONS", "bounded", "explained", "known_reason"]
 
 _BY_PEER = "by_peer_"  # before a word of the other side's
 
@@ -17,6 +17,7 @@ REASONS: dict[str, str] = {
     "changed_on_the_way": "bytes were changed on their way",
     "checksum": "a checksum is wrong",
     "closed": "the connection was closed",
+    "crossed": "both sides dialled at once, and the other connection stays",
     "cut_short": "a frame was cut short",
     "epoch_ahead": "the roster there is of a later epoch",
     "expired_certificate": "the certificate has expired, or a clock is wrong",
@@ -25,6 +26,8 @@ REASONS: dict[str, str] = {
     "handshake_timeout": "the handshake took too long",
     "identity_conflict": "two processes use one key: a copy of the peer, or a state folder that was lost",
     "network": "the network failed",
+    "no_link": "the roster has no such link any more",
+    "no_room": "more parcels came than there was room for",
     "no_certificate": "no certificate was shown",
     "nobody_listens": "nobody listens there",
     "norm": "a vector is longer than the settings allow",
@@ -37,6 +40,7 @@ REASONS: dict[str, str] = {
     "old_tls": "TLS 1.3 is needed",
     "out_of_turn": "a frame came out of turn",
     "oversized": "more bytes than were agreed on",
+    "other": "a word that this version does not know",
     "plain_text": "what came is not TLS",
     "protocol_version": "the two run versions of Peerloom that do not understand each other; upgrade one",
     "removed": "the founder took it from the roster; see `peerloom peer roster show`",
@@ -62,6 +66,11 @@ def known_reason(why: str) -> bool:
     (True, False)
     """
     return why.removeprefix(_BY_PEER) in REASONS
+
+
+def bounded(why: str) -> str:
+    """A neighbour's word if it is one of ours, else 'other': what it invents must not fill our memory."""
+    return why if why in REASONS else "other"
 
 
 def explained(name: str, why: str, detail: str = "") -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ssl
+import threading
 
 from .identity import Identity, certificate_id
 from .roster import Roster
 
-__all__ = ["ALPN", "HandshakeError", "client_context", "peer_of", "reason_of", "server_context"]
+__all__ = ["ALPN", "Credentials", "HandshakeError", "client_context", "peer_of", "reason_of", "server_context"]
 
 ALPN = "peerloom/1"
 
@@ -33,6 +34,29 @@ _TIMES = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 
 class HandshakeError(ssl.SSLError):
     """The handshake succeeded, but not with whom or what was expected."""
+
+
+class Credentials:
+    """The identity with the TLS contexts of the roster in use; they are made anew only when the roster changes."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self._lock = threading.Lock()
+        self._made: tuple[str, ssl.SSLContext, ssl.SSLContext] | None = None
+
+    def client(self, roster: Roster) -> ssl.SSLContext:
+        """For dialling."""
+        return self._contexts(roster)[1]
+
+    def server(self, roster: Roster) -> ssl.SSLContext:
+        """For answering."""
+        return self._contexts(roster)[2]
+
+    def _contexts(self, roster: Roster) -> tuple[str, ssl.SSLContext, ssl.SSLContext]:
+        with self._lock:
+            if self._made is None or self._made[0] != roster.hash:
+                self._made = (roster.hash, client_context(self.identity, roster), server_context(self.identity, roster))
+            return self._made
 
 
 def server_context(identity: Identity, roster: Roster) -> ssl.SSLContext:

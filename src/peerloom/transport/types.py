@@ -18,8 +18,8 @@ __all__ = [
     "Body",
     "Channel",
     "Event",
-    "Keep",
     "LinkState",
+    "Mode",
     "OutboxFullError",
     "Parcel",
     "Receipt",
@@ -27,11 +27,12 @@ __all__ = [
     "RunIdentity",
     "Settings",
     "Skipped",
+    "StopRequested",
     "Tally",
     "Wanted",
 ]
 
-Keep = Literal["every", "newest"]
+Mode = Literal["ordered", "latest"]
 Outcome = Literal["pending", "acked", "superseded", "refused"]
 Body = NDArray[np.uint8]  # one-dimensional, read-only
 Check = Callable[[memoryview], None]
@@ -39,6 +40,10 @@ Check = Callable[[memoryview], None]
 
 class OutboxFullError(PeerError):
     """More parcels wait for one peer than `Settings.outbox` allows; nothing was queued."""
+
+
+class StopRequested(BaseException):
+    """Raised by whatever waits after `request_stop`, between two frames. No `except Exception` catches it by the way."""
 
 
 class RefusedError(PeerError):
@@ -96,7 +101,7 @@ class RunIdentity:
 
 @dataclass(frozen=True, eq=False)
 class Parcel:
-    """One body on one channel of one link, in one round and turn.
+    """One body on one channel of one link, in one mixing of one round.
 
     `body` is a one-dimensional array of bytes. A read-only one is sent as it is, a writeable one is copied first.
     The last four fields are filled in for parcels that arrive: who sent it, in which epoch, and its place in the order
@@ -105,7 +110,7 @@ class Parcel:
 
     channel: int
     round: int
-    turn: int
+    mix_index: int
     body: Body
     peer: str = ""
     epoch: int = 0
@@ -140,7 +145,7 @@ class Wanted(NamedTuple):
 
     peer: str
     round: int
-    turn: int
+    mix_index: int
 
 
 @dataclass(eq=False)
@@ -210,7 +215,7 @@ class Settings:
     heartbeat: float = 1.0
     """An idle link says so this often."""
     dead: float = 10.0
-    """No progress for this long: the connection is given up. Ten round trips at least. 3 suits a LAN, 30 lossy links."""
+    """Nothing heard for this long: the connection is given up. Ten round trips at least. 3 suits a LAN, 30 lossy links."""
     backoff: tuple[float, float] = (0.1, 2.0)
     """First and longest pause before dialling again; half of it is random."""
     wait: float = 60.0
@@ -218,11 +223,11 @@ class Settings:
     late: float = 2.0
     """After this long in `take` the log says who is late."""
     outbox: int = 64
-    """Parcels that may wait for one peer with keep='every'."""
+    """Parcels that may wait for one peer with mode='ordered'."""
     window: int = 4
-    """Of small parcels with keep='every', how many may be under way to one peer; the last of them asks for an answer."""
+    """Of small parcels with mode='ordered', how many may be under way to one peer; the last of them asks for an answer."""
     inbox: int = 16
-    """Parcels of one peer that may lie untaken; then its link waits, and so does the peer."""
+    """Parcels of one peer that may lie untaken; it is told how much room there is, and sends no more."""
     retain: int = 0
     """Acked parcels kept per link to be sent again to a peer that was restarted."""
     handshake: float = 10.0
@@ -233,5 +238,5 @@ class Settings:
     """The same, for any one address."""
     congestion: Literal["auto", "off"] = "auto"
     """'auto' uses BBR where the kernel has it; it is worth a lot on lossy links."""
-    turns: int = 1 << 18
-    """Up to so many bytes a parcel all links take turns in one thread; above, each has its own."""
+    large: int = 1 << 18
+    """Up to so many bytes a parcel, one loop serves all links, driven by whoever waits; above, several in threads."""

@@ -49,7 +49,7 @@ def invite(
     as_json: Json = False,
 ) -> None:
     """Make an invitation for one newcomer: one line to hand over by a way you trust. It works once."""
-    from ...transport import Home, JoinDesk
+    from ...transport import Home, JoinServer
     from ...transport.roster import parse_address
 
     home = Home.open(folder)
@@ -68,7 +68,7 @@ def invite(
         home.trust(roster)
         return roster
 
-    desk = JoinDesk(home.identity, parse_address(listen))
+    desk = JoinServer(home.identity, parse_address(listen))
     try:
         roster = desk.serve(accept, wait, lambda why: err.print(f"refused: {why}", highlight=False, markup=False))
     finally:

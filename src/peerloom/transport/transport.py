@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 from .roster import Roster
-from .types import Keep, LinkState, Parcel, Receipt, Skipped, Wanted
+from .types import LinkState, Mode, Parcel, Receipt, Skipped, Wanted
 
-__all__ = ["Post"]
+__all__ = ["Transport"]
 
 
-class Post(Protocol):
-    """What an engine needs of a transport. `Endpoint` is one, over TLS or over a `MemoryNetwork`.
+class Transport(Protocol):
+    """What an engine needs of a transport. `Endpoint` is one, over TLS or any other driver.
 
     All methods may be called from any thread. Peers are named by their id (see `Roster.member`).
     """
@@ -43,12 +43,12 @@ class Post(Protocol):
     def together(self) -> AbstractContextManager[None]:
         """Parcels sent within go out when it ends, or when something is waited for."""
 
-    def send(self, peer: str, parcel: Parcel, keep: Keep = "every", repeat: bool = False) -> Receipt:
+    def send(self, peer: str, parcel: Parcel, mode: Mode = "ordered", repeat: bool = False) -> Receipt:
         """Queue a parcel for a neighbour; returns at once. Where there is no link any more it is refused ('no_link').
 
-        'every': all arrive, in order, exactly once per life of the receiver; `OutboxFullError` if too many wait. What an
-        earlier process had sent already (`repeat`) does not count.
-        'newest': a parcel that is not yet on its way is replaced by the next one of its channel, and counted superseded.
+        'ordered': all arrive, in order, exactly once per process of the receiver; `OutboxFullError` if too many wait.
+        What an earlier process had sent already (`repeat`) does not count.
+        'latest': a parcel that is not yet on its way is replaced by the next one of its channel, and counted superseded.
         """
 
     def skip(self, round: int, peer: str | None = None) -> None:
@@ -60,14 +60,14 @@ class Post(Protocol):
     def settle(self, receipts: list[Receipt] | None, deadline_seconds: float) -> bool:
         """Wait until none of these, or with None nothing at all, is pending; False if the deadline came first."""
 
-    def take(self, peer: str, round: int, turn: int, deadline_seconds: float) -> Parcel | Skipped | None:
+    def take(self, peer: str, round: int, mix_index: int, deadline_seconds: float) -> Parcel | Skipped | None:
         """The parcel of this round, once. None: late, or the link is down for longer than `Settings.wait`.
 
-        Rounds and turns are taken in order. Whatever lies before what is asked for is dropped; what arrives after None was
-        returned waits in `late`.
+        Rounds and their mixings are taken in order. Whatever lies before what is asked for is dropped; what arrives after
+        None was returned waits in `late`.
         """
 
-    def take_all(
+    def receive_all(
         self, wanted: list[Wanted], deadline_seconds: float, known: int | None = None
     ) -> dict[Wanted, Parcel | Skipped | None]:
         """The same for many at once: returns as soon as each is there, skipped or given up.
@@ -82,13 +82,13 @@ class Post(Protocol):
     def expect(self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None) -> None:
         """This peer goes on at this round: older parcels are stale, and neighbours send again what they retained since.
 
-        `missed` are places (round, turn) given up in an earlier life, by peer: what comes for them goes to `late`.
+        `missed` are places (round, mix_index) given up by an earlier process, by peer: what comes for them goes to `late`.
         """
 
     def newest(self, peer: str, channel: int) -> Parcel | None:
         """The newest parcel that came on a channel; it stays there."""
 
-    def wait_news(self, seen: int, deadline_seconds: float) -> int:
+    def wait_for_arrivals(self, seen: int, deadline_seconds: float) -> int:
         """Wait until more than `seen` parcels and skips have arrived in all; the count now. Start with 0."""
 
     def links(self) -> list[LinkState]:
@@ -114,6 +114,13 @@ class Post(Protocol):
 
     def closed(self, direction: Literal["in", "out"], peer: str) -> bool:
         """Whether the newest roster has no such link: nothing comes or goes there (any more), and nothing is waited for."""
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether `request_stop` was called."""
+
+    def request_stop(self) -> None:
+        """Let every wait, now or later, raise `StopRequested`. Any thread, or a signal's handler, may call this."""
 
     def halt(self, why: str, word: str = "stopped") -> None:
         """This run cannot go on: whoever waits or sends, now or later, gets a `PeerError`, and neighbours hear the word."""

@@ -1,14 +1,14 @@
-"""Every transport is a `Post`: the same methods, and nothing of torch behind them."""
+"""An endpoint is a `Transport`: the same methods, and nothing of torch behind them."""
 
 import inspect
 import subprocess
 import sys
 
-from peerloom.transport import Endpoint, Post
+from peerloom.transport import Endpoint, Transport
 
 
-def test_an_endpoint_is_a_post():
-    for name, member in inspect.getmembers(Post):
+def test_an_endpoint_is_a_transport():
+    for name, member in inspect.getmembers(Transport):
         if name.startswith("_"):
             continue
         ours = getattr(Endpoint, name)

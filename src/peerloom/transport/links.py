@@ -1,4 +1,4 @@
-"""What the threads of one endpoint share: boxes, counters, the roster, one lock. Carriers move frames between boards."""
+"""The links of one endpoint: boxes, counters, the roster, one lock. Drivers move bytes between conversations."""
 
 from __future__ import annotations
 
@@ -6,44 +6,31 @@ import logging
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from ..errors import PeerError
+from .edge import Edge
 from .frames import FrameError
+from .greeting import Greetings
 from .history import History
 from .inbox import Inbox
 from .outbox import Entry, Outbox
-from .reasons import ALARMS, explained
+from .reasons import ALARMS, bounded, explained
 from .roster import Roster, RosterForkError
-from .shield import SHIELD
-from .turns import InTurns, Turn
 from .types import Event, LinkState, RunIdentity, Settings, Tally
 
-__all__ = ["Board", "Edge"]
+if TYPE_CHECKING:
+    from .conversation import Conversation
+
+__all__ = ["LinkTable"]
 
 _log = logging.getLogger("peerloom.transport")
 
 
-@dataclass
-class Edge:
-    """One directed link as the endpoint sees it: whether it is up, since when, and what went over it."""
-
-    peer: str
-    direction: Literal["in", "out"]
-    since: float
-    up: bool = False
-    rtt: float | None = None
-    congestion: str = ""
-    frames: Counter[str] = field(default_factory=Counter)
-    bytes: Counter[str] = field(default_factory=Counter)
-    reconnects: Counter[str] = field(default_factory=Counter)
-
-
-class Board:
-    """The state of one endpoint. Take `lock` to read or change it; its condition shares it."""
+class LinkTable:
+    """The state of one endpoint. Take `lock` to read or change it; every other method takes it where it needs it."""
 
     def __init__(
         self,
@@ -65,17 +52,22 @@ class Board:
         self.me, self.roster, self.run, self.incarnation = me, roster, run, incarnation
         self.settings, self.clock, self.history = settings, clock, history
         self.lock = lock or threading.RLock()
-        self.crowded: set[Turn] = set()  # links that wait for something to be taken
         # Drawn anew by every process: two with one incarnation are copies of one peer, or one that lost its folder.
-        self.life = secrets.randbits(62)
-        self.version = 0
+        self.process_nonce = secrets.randbits(62)
+        self.longest = max(channel.longest for channel in run.channels.values())
+        self.greetings = Greetings(self)
+        self.version = 0  # of this table: it grows with whatever those who wait may want to see
         self.news = 0
         self.want = 0
         self.refusals: Counter[str] = Counter()
         self.offered: Roster | None = None
         self.halted = ""  # why this run cannot go on, once that is known
+        self.stop_requested = False
         self.farewell = "stopped"  # the word with which it takes its leave
-        self.rewire: Callable[[], None] = lambda: None  # the carrier opens and closes links after a change of roster
+        # Set by the driver: to open and close connections after a change of roster, to end one, to write over one.
+        self.rewire: Callable[[], None] = lambda: None
+        self.cut: Callable[[Conversation], None] = lambda conversation: None
+        self.wake: Callable[[str], None] = lambda peer: None
         self.keep: Callable[[Roster], object] = lambda roster: None  # where an adopted roster is written first
         self._sleepers: list[tuple[Callable[[], None], Callable[[], bool]]] = []
         self._on_event = on_event
@@ -86,34 +78,20 @@ class Board:
         self.edges: dict[tuple[str, str], Edge] = {}
         self._wire()
 
-    def sleep(self, seconds: float, ripe: Callable[[], bool], guest: InTurns | None = None) -> None:
-        """Wait, with the lock held, until it is `ripe`, links or rosters change, or the time is over.
-
-        A guest of the thread that carries the links carries them meanwhile.
-        """
-        if guest is None:
-            condition = threading.Condition(self.lock)
-            with self._asleep(condition.notify, ripe):
-                condition.wait(seconds)
-            return
-        with self._asleep(guest.notify, ripe):
-            try:
-                self.lock.release()  # once: nobody waits who holds it twice
-                guest.wait(seconds)
-            finally:
-                with SHIELD:
-                    self.lock.acquire()
-        if self._sleepers:  # others must not wait until the guest comes again
-            guest.resign()
-
     @contextmanager
-    def _asleep(self, wake: Callable[[], None], ripe: Callable[[], bool]) -> Iterator[None]:
+    def asleep(self, wake: Callable[[], None], ripe: Callable[[], bool]) -> Iterator[None]:
+        """While somebody waits: `wake` is called, with the lock held, on any change, or on arrivals once it is `ripe`."""
         sleeper = (wake, ripe)
         self._sleepers.append(sleeper)
         try:
             yield
         finally:
             self._sleepers.remove(sleeper)
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether somebody waits."""
+        return bool(self._sleepers)
 
     def touch(self) -> None:
         """Something changed that anybody who waits must see; call it with the lock."""
@@ -129,9 +107,10 @@ class Board:
                 wake()
 
     def make_room(self) -> None:
-        """Something was taken, or is wanted no more: links that wait for room look again. Call it with the lock."""
-        for turn in self.crowded:
-            turn.wake()
+        """Something was taken, or is wanted no more: peers that had no room left are told. Call it with the lock."""
+        for conversation in self.greetings.all():
+            if conversation.receiver is not None and conversation.receiver.starved():
+                self.wake(conversation.peer)
 
     def record(self, what: str, **facts: object) -> None:
         """A line of the history, if one is kept."""
@@ -157,29 +136,58 @@ class Board:
 
     # -- links going up and down
 
-    def went_up(self, edge: Edge) -> None:
-        """A link works."""
+    def went_up(self, peer: str) -> None:
+        """The links with a peer work."""
         with self.lock:
-            edge.up, edge.since = True, self.clock()
+            edges = self._edges(peer)
+            for edge in edges:
+                edge.up, edge.since = True, self.clock()
             self.touch()
-        way = "sending to" if edge.direction == "out" else "hearing from"
-        self.tell("up", edge.peer, f"{way} {self.name(edge.peer)}")
+        for edge in edges:
+            way = "sending to" if edge.direction == "out" else "hearing from"
+            self.tell("up", peer, f"{way} {self.name(peer)}")
 
-    def went_down(self, edge: Edge, why: str) -> None:
-        """A link stopped working, or could not be opened again."""
+    def _went_down(self, peer: str, edges: Iterable[Edge], why: str) -> None:
+        lines = list[str]()
         with self.lock:
-            edge.reconnects[why] += 1
-            was_up, edge.up = edge.up, False
-            waited = self.clock() - edge.since
-            if was_up:
-                edge.since = self.clock()
+            for edge in edges:
+                edge.reconnects[why] += 1
+                if edge.up:
+                    way, spent = "to" if edge.direction == "out" else "from", self.clock() - edge.since
+                    lines.append(f"link {way} {self.name(peer)} is down after {spent:.1f} s: {why}")
+                    edge.up, edge.since = False, self.clock()
+            if lines:
                 self.touch()
-        if was_up:
-            way = "to" if edge.direction == "out" else "from"
-            self.tell("down", edge.peer, f"link {way} {self.name(edge.peer)} is down after {waited:.1f} s: {why}")
+        for line in lines:
+            self.tell("down", peer, line)
+
+    def ended(self, conversation: Conversation, why: str) -> None:
+        """A conversation is over; the driver says so once for each."""
+        peer = conversation.peer
+        with self.lock:
+            current, linked = self.greetings.over(conversation, conversation.attempt), self.linked(peer)
+            if not linked:
+                self.greetings.forget(peer)
+            if not current and conversation.was_up:
+                for edge in self._edges(peer):
+                    edge.reconnects["replaced"] += 1
+        if current:
+            self._went_down(peer, conversation.edges, why if linked else "removed")
+
+    def not_reached(self, peer: str, why: str) -> None:
+        """A peer was dialled without success."""
+        with self.lock:
+            if self.greetings.current(peer) is None:
+                for edge in self._edges(peer):
+                    edge.reconnects[why] += 1
+
+    def _edges(self, peer: str) -> list[Edge]:
+        return [self.edges[way, peer] for way in ("out", "in") if (way, peer) in self.edges]
 
     def refuse(self, peer: str, why: str, detail: str = "") -> None:
         """Count a refusal; the first of each kind and peer is told."""
+        word = why.removeprefix("by_peer_")
+        why = why.removesuffix(word) + bounded(word)
         with self.lock:
             self.refusals[why] += 1
             first = (peer, why) not in self._told
@@ -217,10 +225,12 @@ class Board:
         """The newest roster known, in use or offered."""
         return self.offered or self.roster
 
-    def brought(self, data: bytes) -> None:
-        """A roster that a neighbour brought; one that cannot be believed ends the connection."""
+    def brought(self, data: bytes) -> int:
+        """A roster that a neighbour brought: its version. One that cannot be believed ends the connection."""
         try:
-            self.consider(Roster.from_bytes(data, self.roster.founder))
+            roster = Roster.from_bytes(data, self.roster.founder)
+            self.consider(roster)
+            return roster.version
         except PeerError as error:
             why = "roster_fork" if isinstance(error, RosterForkError) else "roster"
             raise FrameError(why, str(error)) from None
@@ -280,6 +290,14 @@ class Board:
         """Whether the newest roster we know of has no place for this peer any more."""
         return not self.newest.has(peer)
 
+    def linked(self, peer: str) -> bool:
+        """Whether there is a link with this peer, in either direction."""
+        return not (self.closed("in", peer) and self.closed("out", peer))
+
+    def peers(self) -> list[str]:
+        """Everybody with whom there is a link."""
+        return [peer for peer in {peer: None for _, peer in self.edges} if not self.barred(peer)]
+
     def closed(self, direction: str, peer: str) -> bool:
         """Whether the newest roster has no such link, or no such peer, any more."""
         return (direction, peer) not in self.edges or self.barred(peer)
@@ -306,6 +324,8 @@ class Board:
                 self.inboxes[peer] = Inbox(peer)
                 self.inboxes[peer].floor = (self.want, 0)
         for way, peer in list(self.edges):
+            if peer not in targets and peer not in sources and self.greetings.current(peer) is None:
+                self.greetings.forget(peer)  # who was removed and comes back comes as new
             if peer not in (targets if way == "out" else sources):
                 del self.edges[way, peer]
                 if way == "out":
@@ -315,10 +335,11 @@ class Board:
 
     def _outbox(self, peer: str) -> Outbox:
         def note(what: str, entry: Entry) -> None:
-            turn, channel = (entry.parcel.turn, entry.parcel.channel) if entry.parcel is not None else (0, -1)
-            facts = {"to": peer, "number": entry.number, "seq": entry.seq, "round": entry.round, "turn": turn}
+            parcel = entry.parcel
+            mix_index, channel = (parcel.mix_index, parcel.channel) if parcel is not None else (0, -1)
+            facts = {"to": peer, "number": entry.number, "seq": entry.seq, "round": entry.round, "mix_index": mix_index}
             reason = {"why": entry.receipt.reason} if what == "refuse" else {}
-            self.record(what, channel=channel, keep=entry.keep, incarnation=self.incarnation, **facts, **reason)
+            self.record(what, channel=channel, mode=entry.mode, incarnation=self.incarnation, **facts, **reason)
 
         noted = {} if self.history is None else {"note": note}
         return Outbox(peer, self.settings.outbox, self.settings.retain, window=self.settings.window, **noted)

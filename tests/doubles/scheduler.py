@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .board import Board
+from peerloom.transport.links import LinkTable
 
 if TYPE_CHECKING:
-    from .endpoint import Endpoint
+    from peerloom.transport import Endpoint
 
-__all__ = ["Baton", "CrashedError"]
+__all__ = ["CrashedError", "Scheduler"]
 
 
 class CrashedError(BaseException):
@@ -25,7 +25,7 @@ class CrashedError(BaseException):
 class _Runner:
     peer: str
     until: float = 0.0  # when it wants to work again at the latest
-    board: Board | None = None
+    table: LinkTable | None = None
     seen: int = -1
     crashed: bool = False
     finished: bool = False
@@ -34,8 +34,8 @@ class _Runner:
     thread: threading.Thread | None = field(default=None)
 
 
-class Baton:
-    """Runs one function per peer. Whoever waits hands the baton on; time passes when nobody has anything to do."""
+class Scheduler:
+    """Runs one function per peer. Whoever waits hands the turn on; time passes when nobody has anything to do."""
 
     def __init__(
         self, lock: threading.RLock, draws: random.Random, move: Callable[[float], None], clock: Callable[[], float]
@@ -65,10 +65,10 @@ class Baton:
                 raise runner.error
         return {peer: runner.result for peer, runner in self._runners.items()}
 
-    def park(self, board: Board, until: float) -> None:
-        """The peer that works waits for its board to change, or for a moment."""
-        runner = self._runners[board.me]
-        runner.board, runner.seen, runner.until = board, board.version, until
+    def park(self, table: LinkTable, until: float) -> None:
+        """The peer that works waits for its table to change, or for a moment."""
+        runner = self._runners[table.me]
+        runner.table, runner.seen, runner.until = table, table.version, until
         self._hand_on()
         self._await(runner)
 
@@ -76,11 +76,13 @@ class Baton:
         """End the present life of a peer's function; the next begins at this moment."""
         runner = self._runners.get(peer)
         if runner is not None and not runner.finished:
-            runner.crashed, runner.until, runner.board = True, until, None
+            runner.crashed, runner.until, runner.table = True, until, None
 
     def _await(self, runner: _Runner) -> None:
         while self._holder is not runner:
             self._turn.wait()
+            if runner.finished:
+                raise CrashedError("all is over")
         if runner.crashed:
             runner.crashed = False
             raise CrashedError(f"{runner.peer[:7]} crashed")
@@ -94,7 +96,9 @@ class Baton:
                     runner.result = program(endpoint)
                 break
             except CrashedError:
-                continue  # it was handed the baton again when its time to start anew had come
+                if runner.finished:
+                    return
+                continue  # it was handed the turn again when its time to start anew had come
             except Exception as error:  # noqa: BLE001  (handed to the caller of run)
                 runner.error = error
                 break
@@ -114,10 +118,16 @@ class Baton:
             ready = [
                 runner
                 for runner in waiting
-                if runner.until <= now or (runner.board is not None and runner.board.version != runner.seen)
+                if runner.until <= now or (runner.table is not None and runner.table.version != runner.seen)
             ]
             if ready:
                 self._holder = self._random.choice(ready)
                 self._turn.notify_all()
                 return
-            self._move(min((runner.until for runner in waiting), default=math.inf))
+            try:
+                self._move(min((runner.until for runner in waiting), default=math.inf))
+            except Exception as error:  # noqa: BLE001  (of the test itself: handed to the caller of run)
+                for runner in waiting:
+                    runner.error, runner.finished = error, True
+                self._turn.notify_all()
+                return

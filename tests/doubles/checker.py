@@ -89,7 +89,7 @@ def _across(events: Mapping[str, list[Mapping[str, Any]]]) -> list[str]:
         if line["what"] == "apply"
     }
     put = {
-        (peer, line["to"], line["incarnation"], line["round"], line["turn"], line["channel"])
+        (peer, line["to"], line["incarnation"], line["round"], line["mix_index"], line["channel"])
         for peer, lines in events.items()
         for line in lines
         if line["what"] == "put"
@@ -100,7 +100,7 @@ def _across(events: Mapping[str, list[Mapping[str, Any]]]) -> list[str]:
                 if (peer, line["to"], line["incarnation"], line["seq"]) not in applied:
                     found.append(f"{peer}: {line['to']} acknowledged number {line['seq']} but never applied it")
             elif line["what"] == "apply" and line["from"] in events:
-                what = (line["from"], peer, line["incarnation"], line["round"], line["turn"], line["channel"])
+                what = (line["from"], peer, line["incarnation"], line["round"], line["mix_index"], line["channel"])
                 if what not in put:
                     found.append(f"{peer}: applied round {line['round']} of {line['from']}, who never sent it")
     return found

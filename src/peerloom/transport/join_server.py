@@ -1,4 +1,4 @@
-"""Joining over the network: the founder opens a desk for a while, the newcomer comes once. The founder's key is pinned."""
+"""Joining over the network: the founder listens for a while, the newcomer comes once. The founder's key is pinned."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import time
 from collections.abc import Callable
 
 from ..errors import PeerError
-from .frames import FrameError, Kind
+from .frames import Kind
+from .framesocket import FrameSocket
 from .identity import Identity, certificate_id
 from .invitations import Invitation
-from .roster import LARGEST_ROSTER, Roster, parse_address
-from .stream import Stream
+from .roster import Roster, parse_address
 from .tls import HandshakeError, reason_of
 
-__all__ = ["JoinDesk", "join_online"]
+__all__ = ["JoinServer", "join_online"]
 
 _ALPN = "peerloom-join/1"
 _PATIENCE = 10.0
 
 
-class JoinDesk:
+class JoinServer:
     """A listening socket for join requests, one visitor after the other, each for ten seconds at most.
 
     It is apart from the socket of the links on purpose: only here somebody without a certificate of the roster is heard,
@@ -54,23 +54,19 @@ class JoinDesk:
                 with raw:
                     raw.settimeout(_PATIENCE)
                     with self._context.wrap_socket(raw, server_side=True) as sock:
-                        return self._hear(Stream(sock, _PATIENCE), accept)
+                        return self._hear(FrameSocket(sock), accept)
             except (OSError, PeerError) as error:
                 refused(reason_of(error) if isinstance(error, OSError) else str(error))
         return None
 
-    def _hear(self, stream: Stream, accept: Callable[[bytes], Roster]) -> Roster:
-        frame = stream.read()
-        if frame.kind is not Kind.JOIN:
-            raise FrameError("out_of_turn", frame.kind.name)
-        data = bytearray(frame.head.body_length)
-        stream.body(frame, memoryview(data))
+    def _hear(self, frames: FrameSocket, accept: Callable[[bytes], Roster]) -> Roster:
+        request = frames.read(Kind.JOIN)
         try:
-            roster = accept(bytes(data))
+            roster = accept(bytes(request.body))
         except PeerError:
-            stream.send(Kind.REFUSE, {"seq": 0, "why": "join_request"})
+            frames.send(Kind.REFUSE, {"seq": 0, "why": "join_request", "room": 0})
             raise
-        stream.send(Kind.ROSTER, {"want": False}, roster.to_bytes())
+        frames.send(Kind.ROSTER, {}, roster.to_bytes())
         return roster
 
     def close(self) -> None:
@@ -79,7 +75,7 @@ class JoinDesk:
 
 
 def join_online(invitation: Invitation, request: bytes) -> Roster:
-    """Bring a join request to the founder's desk; the roster that comes back, verified."""
+    """Bring a join request to the founder; the roster that comes back, verified."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
@@ -93,20 +89,16 @@ def join_online(invitation: Invitation, request: bytes) -> Roster:
             certificate = sock.getpeercert(binary_form=True)
             if not certificate or certificate_id(certificate) != invitation.founder:
                 raise HandshakeError("wrong_peer")
-            stream = Stream(sock, _PATIENCE)
-            stream.send(Kind.JOIN, {}, request)
-            answer = stream.reply(Kind.ROSTER, Kind.REFUSE)
+            frames = FrameSocket(sock)
+            frames.send(Kind.JOIN, {}, request)
+            answer = frames.read(Kind.ROSTER, Kind.REFUSE)
             if answer.kind is Kind.REFUSE:
                 raise PeerError(
                     "The founder refused the join request: the invitation is used up, expired or not of this founder."
                 )
-            if answer.head.body_length > LARGEST_ROSTER:
-                raise FrameError("oversized")
-            data = bytearray(answer.head.body_length)
-            stream.body(answer, memoryview(data))
     except OSError as error:
         raise PeerError(
             f"The founder's desk at {invitation.address} was not reached ({reason_of(error)}). Is 'peerloom peer invite "
             "--listen' still waiting there? By files: peerloom peer join TOKEN --request FILE"
         ) from None
-    return Roster.from_bytes(bytes(data), invitation.founder)
+    return Roster.from_bytes(bytes(answer.body), invitation.founder)

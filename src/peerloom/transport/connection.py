@@ -1,0 +1,110 @@
+"""One TLS connection that carries a conversation: reads and writes, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+import time
+
+from .conversation import Conversation
+
+__all__ = ["Connection", "tune"]
+
+_RECORD = 16384  # bytes that TLS writes at a time
+_READS = 16  # at one go: other connections have their turn, and answers are not kept waiting
+
+
+class Connection:
+    """Moves bytes between a socket that does not block and a conversation.
+
+    An SSLSocket must never be used by two threads at once: whoever drives this connection is alone in doing so. Only
+    `cut` may be called by any thread.
+    """
+
+    def __init__(self, sock: ssl.SSLSocket, conversation: Conversation, congestion: str) -> None:
+        self._sock, self.conversation, self.congestion = sock, conversation, congestion
+        sock.setblocking(False)
+        self._corks = hasattr(socket, "TCP_CORK")
+        self.blocked = False  # whether a write waits for the socket
+        self.unread = False  # whether more may lie in memory, of which a selector knows nothing
+        self.watched = 0  # the events for which a selector watches it
+        self.ended = False  # whether the loop has let go of it
+
+    def fileno(self) -> int:
+        """Of the socket."""
+        return self._sock.fileno()
+
+    def read(self) -> None:
+        """Take in what has come. Raises what ends the connection."""
+        talk = self.conversation
+        self.unread = False
+        for _ in range(_READS):
+            try:
+                count = self._sock.recv_into(talk.buffer())
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            if not count:
+                raise ConnectionError("the other side closed the connection")
+            talk.received(count, time.monotonic())
+        self.unread = True
+
+    def write(self) -> None:
+        """Write what there is to say, as much as the socket takes."""
+        talk, corked = self.conversation, False
+        self.blocked = False
+        try:
+            while piece := talk.outgoing(time.monotonic()):
+                if self._corks and not corked and (len(piece) >= _RECORD or talk.streaming):
+                    # TLS writes record by record, and each would wake the other side: let them leave together.
+                    self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+                    corked = True
+                talk.sent(self._sock.send(piece))
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            self.blocked = True
+        finally:
+            if corked:
+                with contextlib.suppress(OSError):
+                    self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+
+    def greet(self, late: float) -> None:
+        """Drive the connection alone until the conversation is up, or a moment has come."""
+        talk = self.conversation
+        while True:
+            self.write()
+            try:
+                self.read()
+            except Exception:
+                self.write()  # why the other side is refused
+                raise
+            if talk.was_up:
+                self.write()
+                return
+            poll = select.poll()
+            poll.register(self._sock, select.POLLIN | (select.POLLOUT if self.blocked else 0))
+            if not poll.poll(1000 * max(0.0, late - time.monotonic())):
+                raise TimeoutError("the greeting took too long")
+
+    def cut(self) -> None:
+        """End the connection, whoever drives it."""
+        with contextlib.suppress(OSError):
+            # The plain socket's own method: SSLSocket.shutdown would drop the encryption under a thread that reads.
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Give the socket back; only once nobody drives it any more."""
+        self._sock.close()
+
+
+def tune(sock: socket.socket, dead: float, congestion: str) -> str:
+    """Settings of the TCP connection; the name of the congestion control in use."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(dead * 1000))
+    if not hasattr(socket, "TCP_CONGESTION"):
+        return "unknown"
+    if congestion == "auto":
+        with contextlib.suppress(OSError):  # a kernel without BBR keeps its own choice
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"bbr")
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()

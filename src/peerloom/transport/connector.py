@@ -1,0 +1,162 @@
+"""Dialling: a thread for each peer that is not connected, until it is; with pauses that grow between two attempts."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+from secrets import SystemRandom
+
+from ..errors import PeerError
+from .connection import Connection, tune
+from .conversation import Conversation, RefusedByPeerError
+from .frames import FrameError
+from .links import LinkTable
+from .reasons import ALARMS
+from .roster import parse_address
+from .tls import Credentials, peer_of, reason_of
+from .types import RefusedError
+
+__all__ = ["Connector"]
+
+_jitter = SystemRandom()
+
+
+class Connector:
+    """Brings about connections with all peers that are wanted, and hands each to `add`."""
+
+    def __init__(self, table: LinkTable, credentials: Credentials, add: Callable[[Connection], None]) -> None:
+        self._table, self._credentials, self._add = table, credentials, add
+        self._change = threading.Condition(table.lock)
+        self._wanted: list[str] = []
+        self._threads: dict[str, threading.Thread] = {}
+        self._open: set[Connection] = set()  # those that are being greeted
+        self._stopping = False
+        self._thread = threading.Thread(target=self._start_all, name="connector", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def want(self, peer: str) -> None:
+        """See to it that there is a connection; returns at once."""
+        with self._table.lock:
+            self._wanted.append(peer)
+            self._change.notify_all()
+
+    def stop(self) -> None:
+        """Dial nobody any more."""
+        with self._table.lock:
+            self._stopping = True
+            self._change.notify_all()
+            threads = list(self._threads.values())
+            for connection in self._open:
+                connection.cut()
+        if self._thread.ident is not None:
+            self._thread.join()
+        for thread in threads:
+            thread.join(self._table.settings.dead)
+
+    def _start_all(self) -> None:
+        """Start the threads that dial: here, and not where somebody happens to notice that a connection is gone."""
+        with self._table.lock:
+            while not self._stopping:
+                while self._wanted:
+                    peer = self._wanted.pop()
+                    if peer not in self._threads and self._missing(peer):
+                        name = f"to-{self._table.name(peer)}"
+                        thread = threading.Thread(target=self._run, args=(peer,), name=name, daemon=True)
+                        self._threads[peer] = thread
+                        thread.start()
+                self._change.wait()
+
+    def _missing(self, peer: str) -> bool:
+        table = self._table
+        return not self._stopping and table.linked(peer) and table.greetings.current(peer) is None
+
+    def _run(self, peer: str) -> None:
+        first, longest = self._table.settings.backoff
+        # Whose connection would not stay if both dialled gives the other a head start.
+        pause, wait = first, first if self._table.me > peer else 0.0
+        while self._goes_on(peer, wait):
+            try:
+                self._dial(peer)
+                wait, pause = first, first
+            except RefusedByPeerError as refusal:
+                wait = first if refusal.why == "crossed" else longest * _jitter.uniform(0.5, 1.0)
+                if refusal.why != "crossed":
+                    self._table.refuse(peer, f"by_peer_{refusal.why}")
+                    self._table.not_reached(peer, refusal.why)
+            except (OSError, PeerError) as error:
+                self._fail(peer, error)
+                wait, pause = pause * _jitter.uniform(0.5, 1.0), min(2 * pause, longest)
+
+    def _goes_on(self, peer: str, seconds: float) -> bool:
+        """After a pause, whether there is still something to do; if not, this thread is forgotten."""
+        with self._table.lock:
+            end = time.monotonic() + seconds
+            while self._missing(peer) and (left := end - time.monotonic()) > 0:
+                self._change.wait(left)
+            missing = self._missing(peer)
+            if not missing:
+                del self._threads[peer]
+            return missing
+
+    def _dial(self, peer: str) -> None:
+        table, settings = self._table, self._table.settings
+        roster = table.roster
+        with contextlib.ExitStack() as undo:
+            raw = _connected(roster.member(peer).addresses, settings.dead)
+            undo.callback(raw.close)
+            congestion = tune(raw, settings.dead, settings.congestion)
+            raw.settimeout(settings.dead)
+            sock = self._credentials.client(roster).wrap_socket(raw, server_hostname="peer")
+            undo.callback(sock.close)
+            peer_of(sock, roster, peer)
+            with table.lock:
+                if not self._missing(peer):
+                    return
+                talk = Conversation(table, peer, dialled=True, now=time.monotonic())
+                connection = Connection(sock, talk, congestion)
+                self._open.add(connection)
+            try:
+                connection.greet(time.monotonic() + settings.dead)
+            except BaseException as error:
+                table.ended(connection.conversation, reason_of(error))
+                raise
+            finally:
+                with table.lock:
+                    self._open.discard(connection)
+            undo.pop_all()
+        self._add(connection)
+
+    def _fail(self, peer: str, error: OSError | PeerError) -> None:
+        table = self._table
+        if isinstance(error, RefusedError):
+            if error.why == "crossed":
+                return
+            why = error.why
+            table.refuse(peer, why)
+        elif isinstance(error, FrameError):
+            why = error.reason
+            table.refuse(peer, why, str(error) if why in ALARMS else "")
+        elif isinstance(error, OSError):
+            why = reason_of(error)
+            if why == "not_admitted":
+                table.refuse(peer, f"by_peer_{why}")
+        else:
+            why = "removed"  # from the roster, just now
+        table.not_reached(peer, "stopped" if self._stopping else why)
+
+
+def _connected(addresses: tuple[str, ...], patience: float) -> socket.socket:
+    """A connection with the first address that answers."""
+    failure: OSError = ConnectionRefusedError("the roster has no address for this peer")
+    for address in addresses:
+        try:
+            return socket.create_connection(parse_address(address), timeout=patience)
+        except OSError as error:
+            failure = error
+    raise failure

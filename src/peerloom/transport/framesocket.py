@@ -1,0 +1,38 @@
+"""Whole frames over one TLS connection, one after the other, in the calling thread: for those who only exchange two."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from .frames import FrameError, Head, Kind, encode
+from .parser import Frame, Parser
+
+__all__ = ["FrameSocket"]
+
+
+class FrameSocket:
+    """Sends a frame, reads a frame; how long either may take is the socket's own timeout."""
+
+    def __init__(self, sock: ssl.SSLSocket) -> None:
+        self._sock, self._parser = sock, Parser(_admit)
+
+    def send(self, kind: Kind, header: Mapping[str, Any], body: bytes | memoryview = b"") -> None:
+        """Write a whole frame."""
+        self._sock.sendall(encode(kind, header, body))
+
+    def read(self, *kinds: Kind) -> Frame:
+        """The next frame, which must be of one of these kinds."""
+        while (frame := self._parser.next()) is None:
+            count = self._sock.recv_into(self._parser.buffer())
+            if not count:
+                raise ConnectionError("the other side closed the connection")
+            self._parser.advance(count)
+        if kinds and frame.kind not in kinds:
+            raise FrameError("out_of_turn", frame.kind.name)
+        return frame
+
+
+def _admit(head: Head, header: dict[str, Any]) -> memoryview:
+    return memoryview(bytearray(head.body_length))  # of a kind's largest, at most

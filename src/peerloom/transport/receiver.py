@@ -1,0 +1,207 @@
+"""The receiving half of a link over one connection: frames to the inbox, judged, and answers to them.
+
+    idle ---- DATA whose body is longer than a segment ----> filling
+    idle <--- the last MORE of it ------------------------- filling
+
+How many ordered parcels the sender may still send is told in every answer, and without being asked once it could send
+none while there was room again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .frames import SEGMENT, FrameError, Head, Kind, encode
+from .inbox import Inbox
+from .parser import Frame
+from .types import Body, Parcel, RefusedError
+
+if TYPE_CHECKING:
+    from .links import LinkTable
+
+__all__ = ["Arrival", "Receiver"]
+
+
+@dataclass
+class Arrival:
+    """A parcel as it comes in; without a body where it is not wanted, and then perhaps with the reason."""
+
+    header: dict[str, Any]
+    body: Body | None = None
+    why: str = ""
+    filled: int = 0
+
+    @property
+    def length(self) -> int:
+        """Of the body, in bytes."""
+        return int(self.header["length"])
+
+
+class Receiver:
+    """Takes the frames of one peer, in one process of it."""
+
+    def __init__(self, table: LinkTable, peer: str) -> None:
+        self._table, self._peer = table, peer
+        self._edge = table.edges["in", peer]
+        self._incarnation = 0
+        self._coming: Arrival | None = None  # a parcel of which parts are still missing
+        self._granted = 0  # ordered parcels that the sender may still send
+        self._seen = 0  # the number of the last frame that was dealt with
+
+    def greeted(self, incarnation: int) -> None:
+        """This is the process that speaks from now on."""
+        self._incarnation = incarnation
+
+    def room(self) -> int:
+        """Tell how many ordered parcels may come from now on."""
+        inbox = self._table.inboxes.get(self._peer)
+        self._granted = max(0, self._table.settings.inbox - (0 if inbox is None else len(inbox)))
+        return self._granted
+
+    # -- bodies, outside the lock
+
+    def admit(self, head: Head, header: dict[str, Any]) -> memoryview | None:
+        """Memory for what a frame brings of a body, if it may come and is wanted."""
+        if head.kind is Kind.DATA:
+            self._begin(header)
+        coming = self._expected(head.kind, header, head.body_length)
+        return None if coming.body is None else coming.body.data[coming.filled : coming.filled + head.body_length]
+
+    def gathered(self, frame: Frame) -> Arrival | None:
+        """Whether a parcel is whole with this frame; if so it was judged, too."""
+        if frame.kind is Kind.DATA and not frame.size:
+            self._begin(frame.header)
+        coming = self._expected(frame.kind, frame.header, frame.size)
+        coming.filled += frame.size
+        if coming.filled < coming.length:
+            return None
+        self._coming = None
+        if coming.body is not None:
+            self._judge(coming, coming.body)
+        return coming
+
+    def _begin(self, header: dict[str, Any]) -> None:
+        """A new parcel: refused before memory is taken for it, or not wanted, or given its memory."""
+        if self._coming is not None:
+            raise FrameError("out_of_turn", "a parcel within another")
+        table, self._coming = self._table, Arrival(header)
+        if header["length"] > table.longest:
+            raise FrameError("oversized", f"{header['length']} bytes")  # so much is not even read past
+        if header["incarnation"] != self._incarnation:
+            raise FrameError("out_of_turn", "another incarnation than the greeting's")
+        channel = table.run.channels.get(header["channel"])
+        try:
+            if channel is None or header["length"] > channel.longest:
+                raise RefusedError("wrong_shape")
+            with table.lock:
+                order = (header["incarnation"], header["seq"])
+                new = self._inbox().admit(header["epoch"], order, table.roster.epoch)
+        except RefusedError as refusal:
+            self._coming.why = refusal.why
+            return
+        if new:
+            self._coming.body = np.empty(header["length"], np.uint8)
+
+    def _expected(self, kind: Kind, header: dict[str, Any], size: int) -> Arrival:
+        coming = self._coming
+        if coming is None or header["seq"] != coming.header["seq"]:
+            raise FrameError("out_of_turn", f"{kind.name} of no parcel")
+        if header.get("at", 0) != coming.filled or size != min(SEGMENT, coming.length - coming.filled):
+            raise FrameError("out_of_turn", f"{kind.name} of another part")
+        return coming
+
+    def _judge(self, coming: Arrival, body: Body) -> None:
+        check = self._table.run.channels[coming.header["channel"]].check
+        body.flags.writeable = False
+        try:
+            if check is not None:
+                check(body.data)
+        except RefusedError as refusal:
+            coming.why = refusal.why
+
+    # -- applying, with the lock held
+
+    def apply(self, coming: Arrival) -> bytes:
+        """Put a parcel into the inbox; the answer, empty if none is asked for."""
+        header, size = coming.header, coming.length
+        if header["mode"] == "ordered":
+            if not self._granted:
+                raise FrameError("no_room")
+            self._granted -= 1
+        try:
+            if coming.why:
+                raise RefusedError(coming.why)
+            result = self._deliver(coming)
+        except RefusedError as refusal:
+            return self._refuse(header, size, refusal.why)
+        self._edge.count(result, size)
+        return self._answer(header, result)
+
+    def _deliver(self, coming: Arrival) -> str:
+        if coming.body is None:
+            return "duplicate"
+        header, inbox = coming.header, self._inbox()
+        order = header["epoch"], header["incarnation"], header["seq"]
+        place = header["channel"], header["round"], header["mix_index"]
+        parcel = Parcel(*place, coming.body, self._peer, *order)
+        result = inbox.deliver(parcel, header["mode"], self._table.roster.epoch)
+        self._record(result, header, parcel.mix_index, parcel.channel, header["mode"])
+        self._table.news += 1
+        return result
+
+    def skip(self, header: dict[str, Any]) -> bytes:
+        """Note a promise to send nothing; the answer."""
+        if header["incarnation"] != self._incarnation:
+            raise FrameError("out_of_turn", "another incarnation than the greeting's")
+        order = (header["incarnation"], header["seq"])
+        try:
+            result = self._inbox().skip(header["round"], header["epoch"], order, self._table.roster.epoch)
+        except RefusedError as refusal:
+            return self._refuse(header, 0, refusal.why)
+        self._record(result, header, 0, -1, "latest")
+        self._table.news += 1
+        self._edge.count(result, 0)
+        return self._answer(header, result)
+
+    def grant(self) -> bytes:
+        """Tell how much room there is, although nobody asked."""
+        return encode(Kind.ACK, {"seq": self._seen, "result": "room", "room": self.room()})
+
+    def starved(self) -> bool:
+        """Whether the sender may send nothing although there is room."""
+        inbox = self._table.inboxes.get(self._peer)
+        return not self._granted and (inbox is None or len(inbox) < self._table.settings.inbox)
+
+    def _refuse(self, header: dict[str, Any], size: int, why: str) -> bytes:
+        if not header.get("ask", True):
+            if why == "no_link":
+                return b""
+            # What follows must not overtake it: over a new connection it is sent again, asks, and is counted.
+            raise ConnectionError(f"refused unasked: {why}")
+        self._edge.frames[f"refused_{why}"] += 1
+        self._edge.bytes["refused"] += size
+        self._table.refuse(self._peer, why)
+        self._seen = header["seq"] - 1  # it may come again under its number
+        return encode(Kind.REFUSE, {"seq": header["seq"], "why": why, "room": self.room()})
+
+    def _answer(self, header: dict[str, Any], result: str) -> bytes:
+        self._seen = header["seq"]
+        if not header.get("ask", True):
+            return b""
+        return encode(Kind.ACK, {"seq": header["seq"], "result": result, "room": self.room()})
+
+    def _record(self, result: str, header: dict[str, Any], mix_index: int, channel: int, mode: str) -> None:
+        table = self._table
+        if table.history is not None and result != "duplicate":
+            order = {key: header[key] for key in ("epoch", "incarnation", "seq", "round")}
+            what = {"mix_index": mix_index, "channel": channel, "mode": mode}
+            table.record("apply", result=result, **{"from": self._peer}, life=table.incarnation, **what, **order)
+
+    def _inbox(self) -> Inbox:
+        inbox = self._table.inboxes.get(self._peer)
+        if inbox is None:  # a newer roster took the link away, and the other side does not know yet
+            raise RefusedError("no_link")
+        return inbox
