@@ -178,14 +178,14 @@ def test_who_waits_is_woken_when_all_is_there_and_by_any_change_of_links(pair):
             change()
         time.sleep(0.05)
 
-    for last in (lambda: (ripe.append(1), table.arrived()), table.touch):
+    for last in (lambda: (ripe.append(1), table.waiters.arrived()), table.waiters.wake_all):
         ripe.clear()
         woken.clear()
         thread = threading.Thread(target=sleep)
         thread.start()
         while not woken:
             time.sleep(0.001)
-        stir(table.arrived)
+        stir(table.waiters.arrived)
         assert woken == ["asleep"]
         stir(last)
         thread.join(5.0)

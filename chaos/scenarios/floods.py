@@ -37,6 +37,7 @@ def flooded(stage: Stage) -> list[Figure]:
         if not until(lambda: _link(b, roster, 0).frames.get("applied", 0) > 100, 60.0):
             raise RuntimeError("the honest peers did not come to exchange")
         memory, calm, under_attack = _resident(), list[float](), list[float]()
+        dialled = sum(_link(b, roster, 0).reconnects.values())  # before the other process was there
         _lie(roster, b.port)
         for turn in range(2 if stage.quick else 6):
             stage.say(f"without the flood, then with it; turn {turn + 1}")
@@ -54,7 +55,7 @@ def flooded(stage: Stage) -> list[Figure]:
                 came = until(lambda: outgoing(late).up, 60.0)
                 admitted = time.monotonic() - begin if came else float("inf")
         refusals = b.refusals()
-        lost = sum(_link(b, roster, 0).reconnects.values())
+        lost = sum(_link(b, roster, 0).reconnects.values()) - dialled
     share = 100 * statistics.median(with_ / without for with_, without in zip(under_attack, calm, strict=True))
     return [
         told("honest parcels of 40 KB without the flood", statistics.median(calm), "per s"),

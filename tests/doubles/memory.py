@@ -177,7 +177,7 @@ class MemoryDriver:
 
     def interrupt(self) -> None:
         """End every wait."""
-        self.table.touch()
+        self.table.waiters.wake_all()
 
     def dial(self, peer: str, first: bool = False) -> None:
         """Try to reach a peer, again and again, until there is a connection."""
@@ -311,7 +311,7 @@ class _Line:
             error = raised
         if talk.news:
             talk.news = False
-            driver.table.arrived()
+            driver.table.waiters.arrived()
         self.pump(driver)
         if error is not None:
             self._end(end, error)

@@ -68,7 +68,7 @@ class Scheduler:
     def park(self, table: LinkTable, until: float) -> None:
         """The peer that works waits for its table to change, or for a moment."""
         runner = self._runners[table.me]
-        runner.table, runner.seen, runner.until = table, table.version, until
+        runner.table, runner.seen, runner.until = table, table.waiters.version, until
         self._hand_on()
         self._await(runner)
 
@@ -118,7 +118,7 @@ class Scheduler:
             ready = [
                 runner
                 for runner in waiting
-                if runner.until <= now or (runner.table is not None and runner.table.version != runner.seen)
+                if runner.until <= now or (runner.table is not None and runner.table.waiters.version != runner.seen)
             ]
             if ready:
                 self._holder = self._random.choice(ready)

@@ -21,7 +21,7 @@ from .links import LinkTable
 from .parser import Frame, Parser
 from .reasons import FAREWELLS, bounded
 from .receiver import Receiver
-from .sender import Sender
+from .sender import JOIN, Sender, next_write
 from .types import RefusedError
 
 __all__ = ["Conversation", "RefusedByPeerError", "State"]
@@ -38,7 +38,6 @@ MAY_COME: dict[State, tuple[Kind, ...]] = {
 }
 """What the other side may say in each state; anything else ends the connection."""
 
-_JOIN = 65536  # bytes: smaller frames leave together
 _NS = 1_000_000_000
 
 
@@ -216,7 +215,7 @@ class Conversation:
             if not self._pieces:
                 with self._table.lock:
                     self._gather(now)
-            self._out = self._joined()
+            self._out = next_write(self._pieces)
         return self._out
 
     def sent(self, count: int) -> None:
@@ -240,7 +239,7 @@ class Conversation:
             return
         if self.receiver is not None and self.receiver.starved():
             pieces.append(self.receiver.grant())
-        while self.sender is not None and size < _JOIN and (frame := self.sender.next(now)):
+        while self.sender is not None and size < JOIN and (frame := self.sender.next(now)):
             pieces.extend(frame)
             size += sum(map(len, frame))
             self._spoke = now
@@ -264,20 +263,6 @@ class Conversation:
             self._pieces.append(self._ping(now))  # what has arrived is to be known
         self._pieces.append(encode(Kind.BYE, {"why": self._farewell}))
         self._said_goodbye = True
-
-    def _joined(self) -> memoryview:
-        """Small pieces together, a large one alone."""
-        pieces = self._pieces
-        if not pieces:
-            return memoryview(b"")
-        first = pieces.popleft()
-        if len(first) >= _JOIN or not pieces or len(pieces[0]) >= _JOIN:
-            return memoryview(first)
-        parts, size = [first], len(first)
-        while pieces and size < _JOIN and len(pieces[0]) < _JOIN:
-            parts.append(pieces.popleft())
-            size += len(parts[-1])
-        return memoryview(b"".join(parts))
 
     @property
     def streaming(self) -> bool:

@@ -90,7 +90,7 @@ class TlsDriver:
         self._push(resign=True)
         end = time.monotonic() + _GOODBYE
         with table.lock:
-            while self._at and (left := end - time.monotonic()) > 0:
+            while (self._at or table.greetings.all()) and (left := end - time.monotonic()) > 0:
                 self._gone.wait(left)
         self._listener.stop()
         self._connector.stop()
@@ -106,16 +106,16 @@ class TlsDriver:
         table, loop, seconds = self._table, self._loops[0], max(seconds, 0.0)
         if not (self._lends and loop.claim()):
             condition = threading.Condition(table.lock)
-            with table.asleep(condition.notify, ripe):
+            with table.waiters.waiting(condition.notify, ripe):
                 condition.wait(seconds)
             return
-        with table.asleep(loop.notify, ripe):
+        with table.waiters.waiting(loop.notify, ripe):
             try:
                 table.lock.release()  # once: nobody waits who holds it twice
                 loop.drive(seconds)
             finally:
                 table.lock.acquire()
-        if table.waited_for:  # others must not wait until this thread comes again
+        if table.waiters:  # others must not wait until this thread comes again
             loop.resign()
 
     def interrupt(self) -> None:

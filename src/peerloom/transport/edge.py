@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .types import LinkState, Tally
+
 __all__ = ["Edge"]
 
 
@@ -27,3 +29,20 @@ class Edge:
         """One more parcel with this result."""
         self.frames[result] += 1
         self.bytes[result] += size
+
+    def state(self, name: str, now: float, unacked_age: float, tally: Tally) -> LinkState:
+        """The link as it is now, for whoever asks."""
+        return LinkState(
+            self.peer,
+            name,
+            self.direction,
+            self.up,
+            now - self.since,
+            self.rtt,
+            unacked_age,
+            dict(self.frames),
+            dict(self.bytes),
+            dict(self.reconnects),
+            tally,
+            self.congestion,
+        )

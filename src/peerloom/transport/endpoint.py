@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
 from ..errors import ConfigError, PeerError
+from .collection import Answer, Collection
 from .driver import Driver, TlsDriver
 from .files import StateFolder
 from .history import History
@@ -28,14 +28,11 @@ from .types import (
     Receipt,
     RunIdentity,
     Settings,
-    Skipped,
     StopRequested,
     Wanted,
 )
 
 __all__ = ["Endpoint"]
-
-Answer = Parcel | Skipped | None
 
 
 class Endpoint:
@@ -238,32 +235,20 @@ class Endpoint:
         Who says which version of the roster it knows is also told at once of a newer one, by what there is till then.
         """
         self._go()
-        table, answers = self._table, dict[Wanted, Answer]()
-        open_, begin = sorted(set(wanted)), table.clock()
-        end, late = begin + deadline_seconds, begin + table.settings.late
-        told: dict[str, Wanted] = {}
+        table, collection = self._table, Collection(self._table, wanted, deadline_seconds)
         while True:
             with table.lock:
                 self._go_on()
-                now = table.clock()
-                open_ = [want for want in open_ if not self._answered(want, now, answers)]
-                if now >= end:
-                    for want in open_:
-                        self._settle(want, None)
-                        answers[want] = None
-                    open_ = []
+                lines = collection.look()
                 table.make_room()
-                lines = self._lateness(open_ if now >= late else [], answers, told, now - begin)
                 news = known is not None and table.newest.version != known
-                if open_ and not lines and not news:
-                    # Whom people heard of is told of at once; otherwise one look is enough, when all are there.
-                    ripe = partial(self._some if told else self._every, open_.copy())
-                    self._driver.rest(min(end, self._next_look(open_, now, late)) - now, ripe)
+                if collection.open and not lines and not news:
+                    self._driver.rest(collection.patience(), collection.ripe())
             for peer, text in lines:
                 table.tell("late", peer, text)
-            if not open_ or news:
+            if not collection.open or news:
                 self._driver.push()  # peers that waited for room
-                return {want: answers[want] for want in wanted if want in answers}
+                return collection.answers
 
     def expect(self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None) -> None:
         """This peer goes on at this round; what came for earlier ones, if it is started already, is dropped."""
@@ -296,64 +281,6 @@ class Endpoint:
                 self._go_on()
                 self._driver.rest(end - table.clock(), lambda: table.news > seen)
             return table.news
-
-    def _answered(self, want: Wanted, now: float, answers: dict[Wanted, Answer]) -> bool:
-        inbox, edge = self._table.inboxes.get(want.peer), self._table.edges.get(("in", want.peer))
-        if inbox is None or edge is None or self._table.barred(want.peer):
-            answers[want] = None
-            return True
-        answer = inbox.look(want.round, want.mix_index)
-        gone = not edge.up and now >= edge.since + self._table.settings.wait  # the very moment that `_next_look` names
-        if answer is None and not gone and (want.round, want.mix_index) >= inbox.floor:
-            return False
-        answers[want] = answer
-        self._settle(want, answer)
-        return True
-
-    def _some(self, open_: list[Wanted]) -> bool:
-        """Whether one of these has its answer."""
-        return not all(map(self._awaited, open_))
-
-    def _every(self, open_: list[Wanted]) -> bool:
-        """Whether each of these has its answer; those that have are not looked at again."""
-        while open_ and not self._awaited(open_[-1]):
-            open_.pop()
-        return not open_
-
-    def _awaited(self, want: Wanted) -> bool:
-        inbox = self._table.inboxes.get(want.peer)
-        return inbox is not None and inbox.awaits(want.round, want.mix_index)
-
-    def _settle(self, want: Wanted, answer: Answer) -> None:
-        """This place is taken, skipped or given up."""
-        inbox = self._table.inboxes.get(want.peer)
-        if inbox is not None:
-            leave = inbox.give_up if answer is None else inbox.pass_by
-            self._table.edges["in", want.peer].frames["stale"] += leave(want.round, want.mix_index)
-
-    def _next_look(self, open_: list[Wanted], now: float, late: float) -> float:
-        """When to look again although nothing came: links may have been down for too long, and people want to know."""
-        edges = [self._table.edges["in", want.peer] for want in open_]
-        times = [edge.since + self._table.settings.wait for edge in edges if not edge.up]
-        return min([*times, late if late > now else float("inf"), float("inf")])
-
-    def _lateness(
-        self, slow: list[Wanted], answers: dict[Wanted, Answer], told: dict[str, Wanted], seconds: float
-    ) -> list[tuple[str, str]]:
-        """What people should hear now: who is late, and what became of those who were."""
-        table, lines = self._table, list[tuple[str, str]]()
-        for peer, want in list(told.items()):
-            if want in answers:
-                what = f"was given up for round {want.round}" if answers[want] is None else "is no longer late"
-                lines.append((peer, f"{table.name(peer)} {what}: {seconds:.1f} s"))
-                del told[peer]
-        for want in slow:
-            if want.peer not in told:
-                told[want.peer] = want
-                edge = table.edges["in", want.peer]
-                link = "its link is up" if edge.up else f"its link is down for {table.clock() - edge.since:.1f} s"
-                lines.append((want.peer, f"{table.name(want.peer)} is late: {seconds:.1f} s, round {want.round}, {link}"))
-        return lines
 
     # -- seeing
 

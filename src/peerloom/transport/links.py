@@ -6,8 +6,7 @@ import logging
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import PeerError
@@ -20,6 +19,7 @@ from .outbox import Entry, Outbox
 from .reasons import ALARMS, bounded, explained
 from .roster import Roster, RosterForkError
 from .types import Event, LinkState, RunIdentity, Settings, Tally
+from .waiters import Waiters
 
 if TYPE_CHECKING:
     from .conversation import Conversation
@@ -55,8 +55,7 @@ class LinkTable:
         # Drawn anew by every process: two with one incarnation are copies of one peer, or one that lost its folder.
         self.process_nonce = secrets.randbits(62)
         self.longest = max(channel.longest for channel in run.channels.values())
-        self.greetings = Greetings(self)
-        self.version = 0  # of this table: it grows with whatever those who wait may want to see
+        self.greetings, self.waiters = Greetings(self), Waiters()
         self.news = 0
         self.want = 0
         self.refusals: Counter[str] = Counter()
@@ -69,7 +68,6 @@ class LinkTable:
         self.cut: Callable[[Conversation], None] = lambda conversation: None
         self.wake: Callable[[str], None] = lambda peer: None
         self.keep: Callable[[Roster], object] = lambda roster: None  # where an adopted roster is written first
-        self._sleepers: list[tuple[Callable[[], None], Callable[[], bool]]] = []
         self._on_event = on_event
         self._told: set[tuple[str, str]] = set()
         self._names: dict[str, str] = {}  # also of those who are members no more
@@ -77,34 +75,6 @@ class LinkTable:
         self.inboxes: dict[str, Inbox] = {}
         self.edges: dict[tuple[str, str], Edge] = {}
         self._wire()
-
-    @contextmanager
-    def asleep(self, wake: Callable[[], None], ripe: Callable[[], bool]) -> Iterator[None]:
-        """While somebody waits: `wake` is called, with the lock held, on any change, or on arrivals once it is `ripe`."""
-        sleeper = (wake, ripe)
-        self._sleepers.append(sleeper)
-        try:
-            yield
-        finally:
-            self._sleepers.remove(sleeper)
-
-    @property
-    def waited_for(self) -> bool:
-        """Whether somebody waits."""
-        return bool(self._sleepers)
-
-    def touch(self) -> None:
-        """Something changed that anybody who waits must see; call it with the lock."""
-        self.version += 1
-        for wake, _ in self._sleepers:
-            wake()
-
-    def arrived(self) -> None:
-        """Something came, or something that was sent is settled: who waits for more than this is left asleep."""
-        self.version += 1
-        for wake, ripe in self._sleepers:
-            if ripe():
-                wake()
 
     def make_room(self) -> None:
         """Something was taken, or is wanted no more: peers that had no room left are told. Call it with the lock."""
@@ -131,7 +101,7 @@ class LinkTable:
         """Whoever waits for this endpoint, now or later, gets this as an error; neighbours hear the word."""
         with self.lock:
             self.halted, self.farewell = self.halted or why, word
-            self.touch()
+            self.waiters.wake_all()
             self.make_room()
 
     # -- links going up and down
@@ -142,7 +112,7 @@ class LinkTable:
             edges = self._edges(peer)
             for edge in edges:
                 edge.up, edge.since = True, self.clock()
-            self.touch()
+            self.waiters.wake_all()
         for edge in edges:
             way = "sending to" if edge.direction == "out" else "hearing from"
             self.tell("up", peer, f"{way} {self.name(peer)}")
@@ -157,7 +127,7 @@ class LinkTable:
                     lines.append(f"link {way} {self.name(peer)} is down after {spent:.1f} s: {why}")
                     edge.up, edge.since = False, self.clock()
             if lines:
-                self.touch()
+                self.waiters.wake_all()
         for line in lines:
             self.tell("down", peer, line)
 
@@ -200,23 +170,15 @@ class LinkTable:
         """Every link, as it is now."""
         now = self.clock()
         with self.lock:
-            return [
-                LinkState(
-                    edge.peer,
-                    self.name(edge.peer),
-                    edge.direction,
-                    edge.up,
-                    now - edge.since,
-                    edge.rtt,
-                    self._age(edge, now),
-                    dict(edge.frames),
-                    dict(edge.bytes),
-                    dict(edge.reconnects),
-                    self.outboxes[edge.peer].tally if edge.direction == "out" else Tally(),
-                    edge.congestion,
-                )
-                for _, edge in sorted(self.edges.items())
-            ]
+            return [self._state(edge, now) for _, edge in sorted(self.edges.items())]
+
+    def _state(self, edge: Edge, now: float) -> LinkState:
+        tally, age = Tally(), 0.0
+        if edge.direction == "out":
+            outbox = self.outboxes[edge.peer]
+            tally, oldest = outbox.tally, outbox.oldest()
+            age = 0.0 if oldest is None else now - oldest
+        return edge.state(self.name(edge.peer), now, age, tally)
 
     # -- rosters
 
@@ -277,7 +239,7 @@ class LinkTable:
                 inbox.start_epoch()
         self._wire()
         self._halt_if_removed(roster)
-        self.touch()
+        self.waiters.wake_all()
         self.make_room()
         self.record("adopt", version=roster.version, epoch=roster.epoch)
 
@@ -343,7 +305,3 @@ class LinkTable:
 
         noted = {} if self.history is None else {"note": note}
         return Outbox(peer, self.settings.outbox, self.settings.retain, window=self.settings.window, **noted)
-
-    def _age(self, edge: Edge, now: float) -> float:
-        oldest = self.outboxes[edge.peer].oldest() if edge.direction == "out" else None
-        return 0.0 if oldest is None else now - oldest

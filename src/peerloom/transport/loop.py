@@ -211,7 +211,7 @@ class Loop:
         self._rung = False  # before looking: who rings from here on rings again
         if self._table.stop_requested:
             with self._table.lock:
-                self._table.touch()
+                self._table.waiters.wake_all()
 
     def _serve_woken(self) -> None:
         while self._woken:
@@ -265,7 +265,7 @@ class Loop:
         if connection.conversation.news:
             connection.conversation.news = False
             with self._table.lock:
-                self._table.arrived()
+                self._table.waiters.arrived()
 
     def _end(self, connection: Connection, error: BaseException | None) -> None:
         if connection.ended:

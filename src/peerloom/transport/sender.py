@@ -18,10 +18,10 @@ from .outbox import Entry, Outbox
 from .reasons import bounded
 from .types import Parcel
 
-__all__ = ["Pieces", "Sender"]
+__all__ = ["JOIN", "Pieces", "Sender", "next_write"]
 
 Pieces = list["bytes | memoryview"]
-_JOIN = 65536  # bytes that are worth a copy if they then leave in one write
+JOIN = 65536  # bytes that are worth a copy if they then leave in one write
 
 
 class Sender:
@@ -152,8 +152,18 @@ class Sender:
 
 
 def _pieces(kind: Kind, header: Mapping[str, Any], body: memoryview) -> Pieces:
-    if len(body) <= _JOIN:
+    if len(body) <= JOIN:
         return [encode(kind, header, body)]
     start, digest = begin(kind, header, len(body))
     digest.update(body)
     return [start, body, seal(digest)]
+
+
+def next_write(pieces: deque[bytes | memoryview]) -> memoryview:
+    """Take off what is to be written next: small pieces together, a large one alone, nothing if there is none."""
+    if not pieces:
+        return memoryview(b"")
+    parts, size = [pieces.popleft()], 0
+    while pieces and len(pieces[0]) < JOIN and (size := size + len(parts[-1])) < JOIN:
+        parts.append(pieces.popleft())
+    return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))

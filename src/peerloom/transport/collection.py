@@ -1,0 +1,100 @@
+"""One wait for the parcels of many peers: what is there, who is given up, who is late, and when to look again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .links import LinkTable
+from .types import Parcel, Skipped, Wanted
+
+__all__ = ["Answer", "Collection"]
+
+Answer = Parcel | Skipped | None
+_NEVER = float("inf")
+
+
+class Collection:
+    """What is still wanted (`open`), and the answers so far. Call everything with the table's lock held."""
+
+    def __init__(self, table: LinkTable, wanted: list[Wanted], seconds: float) -> None:
+        self._table, self._begin = table, table.clock()
+        self._end, self._late = self._begin + seconds, self._begin + table.settings.late
+        self.open = sorted(set(wanted))
+        self.answers: dict[Wanted, Answer] = {}
+        self._told: dict[str, Wanted] = {}  # of whom people were told that it is late
+
+    def look(self) -> list[tuple[str, str]]:
+        """Take what is there, give up what is too late; what people should hear now, by peer."""
+        now = self._table.clock()
+        self.open = [want for want in self.open if not self._answered(want, now)]
+        if now >= self._end:
+            for want in self.open:
+                self._settle(want, None)
+            self.open = []
+        return self._lateness(self.open if now >= self._late else [], now - self._begin)
+
+    def patience(self) -> float:
+        """Seconds until it is time to look again although nothing came: links may be down for too long by then."""
+        now, table = self._table.clock(), self._table
+        edges = [table.edges["in", want.peer] for want in self.open]
+        times = [edge.since + table.settings.wait for edge in edges if not edge.up]
+        return min([self._end, *times, self._late if self._late > now else _NEVER]) - now
+
+    def ripe(self) -> Callable[[], bool]:
+        """Whether it is worth to look, for whoever sees something arrive.
+
+        One of whom people were told is taken at once; otherwise one look is enough, when all are there.
+        """
+        missing, some = self.open.copy(), bool(self._told)
+
+        def judge() -> bool:
+            if some:
+                return not all(map(self._awaited, missing))
+            while missing and not self._awaited(missing[-1]):
+                missing.pop()  # it is not looked at again
+            return not missing
+
+        return judge
+
+    def _answered(self, want: Wanted, now: float) -> bool:
+        table = self._table
+        inbox, edge = table.inboxes.get(want.peer), table.edges.get(("in", want.peer))
+        if inbox is None or edge is None or table.barred(want.peer):
+            self.answers[want] = None
+            return True
+        answer = inbox.look(want.round, want.mix_index)
+        gone = not edge.up and now >= edge.since + table.settings.wait  # the very moment that `patience` names
+        if answer is None and not gone and (want.round, want.mix_index) >= inbox.floor:
+            return False
+        self._settle(want, answer)
+        return True
+
+    def _settle(self, want: Wanted, answer: Answer) -> None:
+        """This place is taken, skipped or given up."""
+        self.answers[want] = answer
+        inbox = self._table.inboxes.get(want.peer)
+        if inbox is not None:
+            leave = inbox.give_up if answer is None else inbox.pass_by
+            self._table.edges["in", want.peer].frames["stale"] += leave(want.round, want.mix_index)
+
+    def _awaited(self, want: Wanted) -> bool:
+        inbox = self._table.inboxes.get(want.peer)
+        return inbox is not None and inbox.awaits(want.round, want.mix_index)
+
+    def _lateness(self, slow: list[Wanted], seconds: float) -> list[tuple[str, str]]:
+        """Who is late, and what became of those who were."""
+        table, lines = self._table, list[tuple[str, str]]()
+        for peer, want in list(self._told.items()):
+            if want in self.answers:
+                given_up = self.answers[want] is None
+                what = f"was given up for round {want.round}" if given_up else "is no longer late"
+                lines.append((peer, f"{table.name(peer)} {what}: {seconds:.1f} s"))
+                del self._told[peer]
+        for want in slow:
+            if want.peer not in self._told:
+                self._told[want.peer] = want
+                edge = table.edges["in", want.peer]
+                link = "its link is up" if edge.up else f"its link is down for {table.clock() - edge.since:.1f} s"
+                text = f"{table.name(want.peer)} is late: {seconds:.1f} s, round {want.round}, {link}"
+                lines.append((want.peer, text))
+        return lines
