@@ -127,9 +127,9 @@ def test_many_starts_while_a_neighbour_is_away():
 
     box = Outbox("b", limit=3, retain=3)
     for t in range(200):
-        box.put(Parcel(0, t, 1, BODY), "every", 0, 0.0, repeat=True)
+        box.put(Parcel(0, t, 1, BODY), "ordered", 0, 0.0, repeat=True)
     for t in range(200, 203):
-        box.put(Parcel(0, t, 1, BODY), "every", 0, 0.0)
+        box.put(Parcel(0, t, 1, BODY), "ordered", 0, 0.0)
     with pytest.raises(OutboxFullError, match="3 parcels wait"):
-        box.put(Parcel(0, 203, 1, BODY), "every", 0, 0.0)
+        box.put(Parcel(0, 203, 1, BODY), "ordered", 0, 0.0)
     assert box.tally.balanced
