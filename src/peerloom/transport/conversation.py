@@ -70,7 +70,8 @@ class Conversation:
         self._out = memoryview(b"")
         self._spoke = self._heard = now  # when something was last said other than an answer, and when anything was heard
         self._patience = settings.dead
-        self._asked: tuple[int, float] | None = None  # the stamp of a PING that has no answer yet, and when it left
+        # The stamp of a PING that has no answer yet, when it left, and whether its answer has no parcels to wait for.
+        self._asked: tuple[int, float, bool] | None = None
         self._roster_there = 0  # the newest version that the other side is known to have
         self._farewell, self._said_goodbye = "", False
         self.news = False  # whether something came that others may wait for
@@ -164,8 +165,9 @@ class Conversation:
     def _take_pong(self, header: dict[str, Any], now: float) -> None:
         if self._asked is None or header["stamp"] != self._asked[0]:
             raise FrameError("out_of_turn", "PONG")
-        when, self._asked = self._asked[1], None
-        if self.sender is None or not self.sender.unsettled:  # the answer had no parcels to wait for
+        _, when, alone = self._asked
+        self._asked = None
+        if alone:
             self._time(now - when)
         if self.sender is not None:
             self.sender.all_answered(header["room"])
@@ -184,7 +186,6 @@ class Conversation:
             if kind is Kind.HELLO:
                 answer = table.greetings.accept(self, header)
                 self._answers.append(encode(Kind.HELLO_OK, {**answer, "room": self._room()}))
-                self._answers.append(self._ping(now))  # who dialled knows from its greeting how far it is
             else:
                 table.greetings.accepted(self, header, self.attempt)
                 self._time(now - self._spoke)
@@ -197,6 +198,8 @@ class Conversation:
             self.receiver.greeted(header["incarnation"])
         if self.sender is not None:
             self.sender.resume(header, table.roster.epoch)
+        if kind is Kind.HELLO:  # who dialled knows from its greeting how long an answer takes
+            self._answers.append(self._ping(now))
         table.went_up(self.peer)
 
     def _room(self) -> int:
@@ -253,7 +256,7 @@ class Conversation:
 
     def _ping(self, now: float) -> bytes:
         stamp = int(now * _NS)
-        self._asked, self._spoke = (stamp, now), now
+        self._asked, self._spoke = (stamp, now, self.sender is None or not self.sender.unsettled), now
         if self.sender is not None:
             self.sender.ask_all()
         return encode(Kind.PING, {"stamp": stamp})
