@@ -10,7 +10,7 @@ from oracles import check_close, check_conserves_mass, check_keeps_consensus, ch
 
 from peerloom import graphs
 from peerloom.core import Delivery, MemoryWire, Offer, average, pull, push
-from peerloom.core.matrix import MatrixMixer
+from peerloom.runtime.matrix_mixer import MatrixMixer
 
 any_graph = st.one_of(undirected_graphs(), directed_graphs())
 paths = pytest.mark.parametrize("wire", [None, MemoryWire()], ids=["matrix", "links"])

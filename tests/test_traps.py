@@ -7,10 +7,10 @@ from torch import nn
 
 import peerloom as pl
 from peerloom.core import Draws, MemoryWire, pull, uniform
-from peerloom.core.matrix import MatrixMixer
 from peerloom.errors import ConfigError
 from peerloom.problems import Classification, Dataset
 from peerloom.runtime import build_port, iterate
+from peerloom.runtime.matrix_mixer import MatrixMixer
 
 RESOURCES = pl.schedules.Bernoulli(pl.laws.Beta(0.5, 0.5), pl.laws.Beta(0.5, 0.5))
 

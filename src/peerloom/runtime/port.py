@@ -26,8 +26,8 @@ from ..core import (
     pull,
 )
 from ..core.exchange import LinkMixer, trip_of_rows
-from ..core.matrix import MatrixMixer
 from ..errors import Caution, ConfigError
+from .matrix_mixer import MatrixMixer
 
 __all__ = ["MixerName", "RowPort"]
 

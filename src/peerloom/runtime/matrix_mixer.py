@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .network import Links
-from .offers import Offer
+from ..core import Links, Offer
 
 __all__ = ["MatrixMixer"]
 
