@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from peerloom import graphs
 from peerloom.algorithms import DSpodFL
-from peerloom.core import Checkpoint, Ledger, Requirements
+from peerloom.codecs import Dense
+from peerloom.core import Checkpoint, Draws, Ledger, LocalWire, Requirements
 from peerloom.datasets import CATALOGUE, locate
 from peerloom.experiment import Experiment
 from peerloom.problems import Quadratic
@@ -54,6 +55,9 @@ def checkpoint_at(exp, t, state):
     arrays = {name: value.numpy() for name, value in state._asdict().items()}
     rows = np.arange(exp.graph.rows)
     return Checkpoint(t, rows, type(exp.algorithm).__name__, arrays, Ledger(exp.graph).arrays())
+
+
+LINKS = LocalWire(Dense(), Draws(0))  # link by link, for whole rows, which need no draws
 
 
 def net_with_links(graph, fires, wire):

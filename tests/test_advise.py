@@ -18,9 +18,9 @@ from peerloom import graphs
 from peerloom.algorithms import D2, DGD, MLLSGD, NIDS, Depositum, DSpodFL, PaME, SpodGT
 from peerloom.cli.advice import render
 from peerloom.cli.advise import advise_command
+from peerloom.codecs import Coordinates
 from peerloom.config import comparison_from
 from peerloom.core import ConfigError, Draws, InverseSqrt, Links
-from peerloom.messages import Coordinates
 from peerloom.problems import MCP, Classification, Quadratic
 from peerloom.schedules import Always, Bernoulli, Every, Explicit, HubRounds, Sampled, Split, distributions
 from peerloom.theory import advise, advise_all

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import peerloom as pl
-from peerloom.core import Draws, Trip
+from peerloom.codecs import ANQ, Dense, Quantised, RandK, Sign, SignTopK, TopK
+from peerloom.core import Draws, envelope_of_rows
 from peerloom.errors import ConfigError
-from peerloom.messages import ANQ, Dense, Quantised, RandK, Sign, SignTopK, TopK
 from peerloom.runtime import build_port, iterate
 
 M, N = 6, 5
@@ -20,16 +20,11 @@ PROBLEM = pl.testing.random_quadratic(M, N, seed=4)
 COMPRESSORS = [Dense(), TopK(0.4), RandK(0.4), RandK(0.6, unbiased=True), Quantised(6), Sign(), SignTopK(0.4)]
 
 
-def trip(t, turn, rows=None, seed=0):
-    rows = np.arange(M) if rows is None else rows
-    return Trip(Draws(seed), t, turn, rows, rows)
-
-
 def squeeze(message, x, t, turn):
     """C(x), as anyone who has the message decodes it."""
-    here = trip(t, turn)
-    values, mask = message.unpack(message.pack(torch.from_numpy(x), here), x.shape[1], here)
-    return (values * mask).numpy()
+    here = envelope_of_rows(Draws(0), t, turn, np.arange(M))
+    values, _ = message.decode(message.encode(torch.from_numpy(x), here), x.shape[1], torch.float64, here)
+    return values.numpy()
 
 
 def gradient(x):
@@ -164,23 +159,28 @@ def test_only_what_is_packed_is_charged():
     ledger = pl.simulate(experiment(pl.algorithms.BEER(0.05), TopK(0.4), rounds=10)).ledger
     links = len(GRAPH.peers)
     assert ledger.messages == 10 * links
-    assert ledger.bytes * 8 == 10 * links * 2 * 2 * (64 + 3)  # two differences, two coordinates each, log2(5) rounded up
+    assert ledger.bytes == 10 * links * 2 * (2 * 8 + 1)  # two differences, two coordinates each, 5 bits of positions
     assert ledger.paper_bytes * 8 == 10 * links * 2 * (63 * 2 + 5)
 
 
 @pytest.mark.parametrize(
-    ("message", "true", "paper"),
+    ("message", "nbytes", "paper"),
     [
-        (TopK(0.1), 10 * (32 + 7), 63 * 10 + 100),
-        (RandK(0.1), 10 * 32, 63 * 10 + 100),
-        (Quantised(5), 100 * 6 + 32, 100 * 5 + 64),
-        (Sign(), 100 + 32, 100 + 64),
-        (SignTopK(0.1), 10 * 8 + 32, 10 * 8 + 64),
+        (TopK(0.1), 10 * 4 + 7, 63 * 10 + 100),  # Elias-Fano: 10 + 13 bits, 10 low parts of 3
+        (TopK(0.1, "index"), 10 * 4 + 9, 63 * 10 + 100),  # 10 positions of 7 bits
+        (TopK(0.5), 50 * 4 + 13, 63 * 50 + 100),  # a bitmap
+        (RandK(0.1), 10 * 4, 63 * 10 + 100),
+        (Quantised(5), 4 + 48, 100 * 5 + 64),  # Elias codes, whose length depends on what is drawn
+        (Quantised(2), 4 + 29, 100 * 2 + 64),
+        (Sign(), 4 + 13, 100 + 64),
+        (SignTopK(0.1), 4 + 2 + 7, 10 * 8 + 64),
+        (SignTopK(0.1, "index"), 4 + 2 + 9, 10 * 8 + 64),
     ],
     ids=repr,
 )
-def test_sizes_in_bits(message, true, paper):
-    assert message.bits(100, torch.float32) == true
+def test_lengths(message, nbytes, paper):
+    row = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 100)).astype(np.float32))
+    assert message.nbytes(row, envelope_of_rows(Draws(0), 1, 1, np.arange(1))).tolist() == [nbytes]
     assert message.paper_bits(100) == paper
 
 
@@ -235,7 +235,7 @@ def test_silence_costs_nothing(path):
     assert 0 < per_row.sum() < 15 * M
     account = last.ledger.layers["peers"]
     assert np.array_equal(account.messages, per_row[GRAPH.peers.src])
-    assert np.array_equal(account.bits, per_row[GRAPH.peers.src] * message.bits(N, torch.float64))
+    assert np.array_equal(account.nbytes, per_row[GRAPH.peers.src] * (8 + 1 + 1))  # size, signs, positions
     assert np.allclose(account.time, per_row[GRAPH.peers.src])
 
 

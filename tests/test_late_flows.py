@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from test_peers import SLOW, check_replay, decisions_of, experiment, run_in_memory
 
 import peerloom as pl
+from peerloom.codecs import Coordinates, Dense
 from peerloom.config import spec_hash
-from peerloom.core import Delivery, Late
-from peerloom.messages import Coordinates, Dense
+from peerloom.core import Draws, LateRow, LocalWire
 from peerloom.peers import wire
 from peerloom.peers.decisions import Decision, Journal
 from peerloom.peers.folder import PeerFolder
@@ -30,17 +30,19 @@ MESSAGES = [Dense(), Coordinates(0.5, per_pair=True)]
 class OneLate:
     """All rows here. In round 1 row 0 misses what row 1 sends; in round 2 it comes, beside what round 2 brings."""
 
-    def __init__(self):
-        self.sent = {}
+    def __init__(self, message):
+        self.sent, self.local = {}, LocalWire(message, Draws(0))
 
-    def swap(self, tag, links, out, payload, into, cargo):
+    def exchange(self, tag, links, out, rows, into, parts):
         ends = list(zip(links.src[out].tolist(), links.dst[out].tolist(), strict=True))
-        self.sent[tag] = {pair: payload[k].clone() for k, pair in enumerate(ends)}
+        every = self.local.exchange(tag, links, out, rows, out, parts)
+        self.sent[tag] = {pair: [every.parts[0][k : k + 1][0][0].clone()] for k, pair in enumerate(ends)}
         arrived, late = np.array([tag[0] != 1 or pair != (1, 0) for pair in ends]), ()
         if tag[0] == 2:
             first = self.sent[1, 1]
-            late = (Late((1, 1), int(out[ends.index((1, 0))]), first[1, 0], first[0, 1]),)
-        return Delivery(payload, arrived, np.ones(len(out), bool), late)
+            late = (LateRow((1, 1), int(out[ends.index((1, 0))]), first[1, 0], first[0, 1]),)
+        came = self.local.exchange(tag, links, out, rows, into[arrived], parts)
+        return came._replace(arrived=arrived, late=late)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=repr)
@@ -49,7 +51,7 @@ def test_a_late_row_moves_its_receiver_by_the_difference_of_that_time(message):
     graph = pl.graphs.path(3)
     rule = pl.algorithms.DSGT(lr=0.1)
     exp = pl.Experiment(graph, pl.testing.random_quadratic(3, 6), rule, message=message, rounds=2, dtype="float64")
-    net, a = build_port(exp, mixer="links", wire=OneLate()), graph.peers.matrix()
+    net, a = build_port(exp, mixer="links", wire=OneLate(message)), graph.peers.matrix()
     x = [torch.from_numpy(np.random.default_rng(0).normal(size=(3, 6)))]
     for net.t in (1, 2):
         x.append(net.mix(x[-1]))
@@ -81,7 +83,7 @@ def mask_of(exp, t):
 
 
 def test_what_is_under_way_is_remembered_and_of_what_arrived_the_last_parcels():
-    log, body = SentLog(keep=2), np.zeros(1)
+    log, body = SentLog(keep=2), np.zeros(1, np.uint8)
     slow, quick = [Receipt("a") for _ in range(4)], [Receipt("b") for _ in range(4)]
     for t in range(1, 5):
         log.add(Sent(0, t, 1, body), slow[t - 1])
@@ -116,7 +118,7 @@ def small(name, rounds, **changes):
 def check_mean(exp, folder, results):
     """DEPOSITUM's trackers, with what is still to be moved, sum to beta times the gradients, and that is remembered."""
     decisions = decisions_of(exp, folder)
-    told = DecisionsWire(decisions, keeps_mean=True)
+    told = DecisionsWire(decisions, exp.message, Draws(exp.seed), keeps_mean=True)
     net = build_port(exp, mixer="links", wire=told)
     state = exp.algorithm.init(exp.start(range(exp.graph.rows)).to(net.place.dtype), net)
     for net.t in range(1, exp.rounds + 1):
@@ -130,7 +132,7 @@ def check_mean(exp, folder, results):
             kept = memory["own-about"][:, :3].tolist()
             assert [source, *tag] in kept
             if tag[1] == 2:  # the second mixing of a round is that of the trackers
-                still += a[target, source] * (theirs - told._own[tag, source, target])
+                still += a[target, source] * (theirs[0] - told._own[tag, source, target][0])
     y, g = (torch.cat([getattr(result.state, name) for result in results]).sum(dim=0) for name in ("y", "g"))
     assert (y + still - exp.algorithm.beta * g).abs().max() < 1e-12
 

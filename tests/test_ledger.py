@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from builders import experiment, final, quadratic
+from builders import LINKS, experiment, final, quadratic
 from oracles import delays, fired_matrix, neighbours
 
 from peerloom import graphs
 from peerloom.algorithms import DGD, DFedAvg, DSpodFL, RandomizedGossip, SpodGT, SporadicSGD
-from peerloom.core import Draws, Ledger, MemoryWire, pull, push
+from peerloom.core import Draws, Ledger, pull, push
 from peerloom.runtime import build_port
 from peerloom.schedules import Always, Bernoulli, Explicit, distributions
 
@@ -93,10 +93,10 @@ def test_a_dense_message_has_one_word_per_coordinate(dtype, size):
     exp = experiment(GRAPH, problem=quadratic(7, n=5), schedule=RESOURCES["numbers"], dtype=dtype)
     ledger = final(exp).ledger
     assert ledger.bytes == ledger.messages * 5 * size
-    assert np.array_equal(ledger.layers["peers"].bits, ledger.layers["peers"].messages * 5 * size * 8)
+    assert np.array_equal(ledger.layers["peers"].nbytes, ledger.layers["peers"].messages * 5 * size)
 
 
-@pytest.mark.parametrize("wire", [None, MemoryWire()], ids=["matrix", "links"])
+@pytest.mark.parametrize("wire", [None, LINKS], ids=["matrix", "links"])
 def test_one_mix_is_one_message_whatever_it_carries(wire):
     net = build_port(experiment(GRAPH, schedule=Always()), mixer="matrix" if wire is None else "links", wire=wire)
     x = torch.zeros(7, 3, dtype=torch.float64)
@@ -165,3 +165,17 @@ def test_spod_gts_delay_counts_receiving_and_sending():
         for i in range(m):
             total += np.mean(cost[links.dst == i]) / m + np.mean(cost[links.src == i]) / m
     assert last.ledger.delay_both_ways() == pytest.approx(total, rel=1e-12)
+
+
+def test_the_account_of_an_older_run_is_read():
+    """It counts bits, link by link; what it says of bytes is what it said then."""
+    ledger = final(experiment(GRAPH, schedule=RESOURCES["laws"], rounds=ROUNDS)).ledger
+    older = {name.replace("/nbytes", "/bits"): values.copy() for name, values in ledger.arrays().items()}
+    older["peers/bits"] *= 8
+    older["peers/bits"][0] -= 3
+    again = Ledger.of(GRAPH, older)
+    assert again.bytes == ledger.bytes
+    for name, values in ledger.arrays().items():
+        assert np.array_equal(again.arrays()[name], values), name
+    with pytest.raises(KeyError):
+        Ledger.of(GRAPH, {name: values for name, values in older.items() if name != "rows/time"})

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from builders import directed_graphs, net_with_links, rows_of, seeds, undirected_graphs
+from builders import LINKS, directed_graphs, net_with_links, rows_of, seeds, undirected_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import check_close, check_conserves_mass, check_keeps_consensus, check_offers, same_bits
 
 from peerloom import graphs
-from peerloom.core import Delivery, MemoryWire, Offer, average, pull, push
+from peerloom.core import Offer, average, pull, push
 from peerloom.runtime.matrix_mixer import MatrixMixer
 
 any_graph = st.one_of(undirected_graphs(), directed_graphs())
-paths = pytest.mark.parametrize("wire", [None, MemoryWire()], ids=["matrix", "links"])
+paths = pytest.mark.parametrize("wire", [None, LINKS], ids=["matrix", "links"])
 LAWS = [pull, push, average]
 
 
@@ -98,7 +98,7 @@ def test_matrix_path_equals_link_path(name, p):
     graph = SIZES[name]
     x, fires = chance(7, graph.rows, p)
     y = 3 * x + 1
-    fast, slow = (net_with_links(graph, fires, wire) for wire in (None, MemoryWire()))
+    fast, slow = (net_with_links(graph, fires, wire) for wire in (None, LINKS))
     for law in LAWS:
         check_close(fast.mix(law(x)).numpy(), slow.mix(law(x)).numpy())
     offers = [pull(x), push(y), average(x), pull(y)]
@@ -135,7 +135,7 @@ def test_a_link_pattern_that_changes_is_noticed(name):
     x, fires = chance(1, graph.rows)
     fast = net_with_links(graph, fires, None)
     fast.mix(pull(x), push(x))
-    other = net_with_links(graph, ~fires, MemoryWire())
+    other = net_with_links(graph, ~fires, LINKS)
     fast.activity = other.activity
     for one, two in zip(fast.mix(pull(x), push(x)), other.mix(pull(x), push(x)), strict=True):
         check_close(one.numpy(), two.numpy())
@@ -149,7 +149,7 @@ def test_offers_of_one_law_with_different_weights_are_kept_apart():
     graph = SIZES["dense, directed"]
     x, fires = chance(2, graph.rows)
     offers = [Offer(x, weight, _half) for weight in ("a", "b", "one")]
-    fast, slow = (net_with_links(graph, fires, wire).mix(*offers) for wire in (None, MemoryWire()))
+    fast, slow = (net_with_links(graph, fires, wire).mix(*offers) for wire in (None, LINKS))
     for one, other in zip(fast, slow, strict=True):
         check_close(one.numpy(), other.numpy())
 
@@ -165,16 +165,15 @@ def test_what_lay_in_memory_before_does_not_matter(name, monkeypatch):
 
 
 class LossyWire:
-    """Loses the messages of `lost` [receiver, sender]; both ends learn of it, and what was lost is unreadable."""
+    """Loses the messages of `lost` [receiver, sender]; both ends learn of it."""
 
     def __init__(self, lost):
         self.lost = lost
 
-    def swap(self, tag, links, out, payload, into, cargo):
-        arrived = ~self.lost[links.dst[into], links.src[into]]
-        payload = payload.clone()
-        payload[torch.from_numpy(~arrived)] = torch.nan
-        return Delivery(payload, arrived, ~self.lost[links.dst[out], links.src[out]])
+    def exchange(self, tag, links, out, rows, into, parts):
+        arrived, acked = (~self.lost[links.dst[ids], links.src[ids]] for ids in (into, out))
+        came = LINKS.exchange(tag, links, out[acked], rows, into[arrived], parts)
+        return came._replace(arrived=arrived, acked=acked)
 
 
 @given(graph=any_graph, seed=seeds, loss=st.floats(0, 1))
@@ -183,6 +182,6 @@ def test_a_lost_message_is_a_link_that_did_not_fire(graph, seed, loss):
     lost = np.random.default_rng(seed + 1).random(fires.shape) < loss
     offers = [pull(x), push(2 * x), average(x - 1)]
     through_loss = net_with_links(graph, fires, LossyWire(lost)).mix(*offers)
-    without = net_with_links(graph, fires & ~lost, MemoryWire()).mix(*offers)
+    without = net_with_links(graph, fires & ~lost, LINKS).mix(*offers)
     for one, other in zip(through_loss, without, strict=True):
         assert same_bits(one, other)

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, strategies
 
 import peerloom as pl
-from peerloom.core import Draws, Trip, push
+from peerloom.codecs import Coordinates
+from peerloom.core import Draws, Envelope, push
 from peerloom.errors import ConfigError
-from peerloom.messages import Coordinates
 from peerloom.runtime import build_port, iterate
 from peerloom.schedules import Bernoulli, Explicit, Sampled, Split
 
@@ -35,17 +35,16 @@ def experiment(**changes):
     return replace(exp, **changes)
 
 
-def trip(exp, t, receiver, sender, turn=1):
+def envelope(exp, t, receiver, sender, turn=1):
     m = exp.graph.rows
-    return Trip(Draws(exp.seed), t, turn, np.array([receiver * m + sender]), np.array([sender]))
+    return Envelope(Draws(exp.seed), t, turn, np.array([receiver * m + sender]), np.array([sender]))
 
 
 def chosen(exp, t, receiver, sender):
     """T_j as a set, read off a message of ones."""
     n = exp.problem.n
-    here = trip(exp, t, receiver, sender)
-    _, mask = exp.message.unpack(exp.message.pack(torch.ones(1, n, dtype=torch.float64), here), n, here)
-    return set(np.flatnonzero(mask.numpy()[0])) if mask.shape[1] == n else set(range(n))
+    _, mask = exp.message.through(torch.ones(1, n, dtype=torch.float64), envelope(exp, t, receiver, sender))
+    return set(range(n)) if mask is None else set(np.flatnonzero(mask.numpy()[0]))
 
 
 def oracle(exp, sigma=3.0, growth=1.01):
@@ -98,21 +97,22 @@ class Fixed:
 
     sets: tuple[tuple[int, ...], ...]
     fit: ClassVar[str] = "part"
+    per_link: ClassVar[bool] = False
+    fixed_length: ClassVar[bool] = True
 
-    def pack(self, values, trip):
-        return torch.stack([row[list(self.sets[j])] for row, j in zip(values, trip.sender, strict=True)])
+    def through(self, rows, envelope):
+        mask = torch.zeros(rows.shape, dtype=torch.bool)
+        for k, j in enumerate(envelope.sender):
+            mask[k, list(self.sets[j])] = True
+        return rows * mask, mask
 
-    def unpack(self, packed, n, trip):
-        values, mask = torch.zeros(len(packed), n, dtype=packed.dtype), torch.zeros(len(packed), n, dtype=packed.dtype)
-        for k, j in enumerate(trip.sender):
-            values[k, list(self.sets[j])], mask[k, list(self.sets[j])] = packed[k], 1.0
-        return values, mask
-
-    def bits(self, n, dtype):
+    def longest(self, n, dtype):
         return 0
 
     def paper_bits(self, n):
         return 0
+
+    encode = decode = nbytes = check = None
 
 
 def test_the_worked_example_with_its_numbers():
@@ -129,7 +129,7 @@ def test_bits_are_the_papers():
     message = Coordinates(0.01)
     assert message.paper_bits(10_000) == 16_300
     assert pl.messages.Dense().paper_bits(10_000) == 640_000
-    assert message.bits(10_000, torch.float32) == 32 * 100
+    assert message.longest(10_000, torch.float32) == 4 * 100
 
 
 def test_the_ledger_keeps_both_counts():
@@ -178,11 +178,12 @@ def test_the_steps_shrink_geometrically_so_that_the_iterates_settle():
 def test_a_message_carries_exactly_its_coordinates(n, fraction, seed, per_sender, turn):
     message = Coordinates(fraction, per_sender)
     values = torch.from_numpy(np.random.default_rng(seed).normal(size=(3, n)))
-    here = Trip(Draws(seed), 7, turn, np.array([3, 9, 11]), np.array([1, 1, 2]))
-    packed = message.pack(values, here)
-    assert packed.shape == (3, max(1, int(np.ceil(round(fraction * n, 9)))))
-    back, mask = message.unpack(packed, n, here)
-    assert mask.sum(dim=1).tolist() == [packed.shape[1]] * 3
+    here = Envelope(Draws(seed), 7, turn, np.array([3, 9, 11]), np.array([1, 1, 2]))
+    count = max(1, int(np.ceil(round(fraction * n, 9))))
+    bodies = message.encode(values, here)
+    assert [len(body) for body in bodies] == [8 * count] * 3
+    back, mask = message.decode(bodies, n, torch.float64, here)
+    assert mask.sum(dim=1).tolist() == [count] * 3
     assert torch.equal(back, values * mask)
     if per_sender:
         assert torch.equal(mask[0], mask[1])
@@ -192,7 +193,7 @@ def test_every_coordinate_is_as_likely_and_senders_are_independent():
     message, draws = Coordinates(0.25), Draws(4)
     masks = np.stack(
         [
-            message.unpack(torch.ones(2, 3), 12, Trip(draws, t, 1, np.array([1, 2]), np.array([1, 2])))[1].numpy()
+            message.through(torch.ones(2, 12), Envelope(draws, t, 1, np.array([1, 2]), np.array([1, 2])))[1].numpy()
             for t in range(2000)
         ]
     )

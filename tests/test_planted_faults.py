@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import experiment, net_with_links, rows_of
+from builders import LINKS, experiment, net_with_links, rows_of
 from oracles import (
     check_coins,
     check_conserves_mass,
@@ -17,7 +17,7 @@ from oracles import (
 
 from peerloom import graphs
 from peerloom.algorithms import DSpodFL
-from peerloom.core import Draws, Links, MemoryWire, average, offers, pull, push
+from peerloom.core import Draws, Links, average, offers, pull, push
 from peerloom.graphs import weights
 from peerloom.schedules import Bernoulli, BernoulliActivity
 
@@ -87,7 +87,7 @@ def test_a_missing_own_weight_is_found(monkeypatch, path):
 DIRECTED = graphs.from_edges(4, [(0, 1), (1, 2), (2, 0), (0, 3), (3, 0)], directed=True)
 
 
-@pytest.mark.parametrize("wire", [None, MemoryWire()], ids=["matrix", "links"])
+@pytest.mark.parametrize("wire", [None, LINKS], ids=["matrix", "links"])
 def test_a_diagonal_from_the_wrong_side_is_found(monkeypatch, wire):
     """1 - column sum where 1 - row sum belongs, and the reverse: the same on symmetric links, wrong on directed ones."""
     rng = np.random.default_rng(0)
@@ -118,7 +118,7 @@ def test_a_mean_that_counts_the_own_value_is_found(monkeypatch):
     """PaME's prose averages the own value in, its equation does not (erratum E-A3)."""
     monkeypatch.setattr(offers, "_keep_where_nothing_came", lambda mass, sent: (1 / (mass + 1), 1 / (mass + 1)))
     x, fires = rows_of(np.random.default_rng(0), 4), np.ones((4, 4), bool)
-    net = net_with_links(DIRECTED, fires, MemoryWire())
+    net = net_with_links(DIRECTED, fires, LINKS)
     with fails:
         check_offers(DIRECTED, fires, x, net.mix(pull(x)), net.mix(push(x)), net.mix(average(x)))
 

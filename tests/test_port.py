@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from builders import experiment, quadratic
+from builders import LINKS, experiment, quadratic
 
 from peerloom import algorithms, core, graphs
-from peerloom.core import Draws, MemoryWire, Port
+from peerloom.core import Draws, Port
 from peerloom.errors import Caution, ConfigError
 from peerloom.runtime import build_port, iterate
 from peerloom.schedules import Bernoulli
@@ -137,5 +137,5 @@ def test_the_engine_chooses_the_mixer_by_name():
     assert build_port(EXP, mixer="links").mixer == "links"
     for mixer in ("auto", "matrix"):
         with pytest.raises(ValueError, match="A wire carries rows link by link, but the mixer is"):
-            build_port(EXP, mixer=mixer, wire=MemoryWire())
-    assert build_port(EXP, mixer="links", wire=MemoryWire()).twin().mixer == "links"
+            build_port(EXP, mixer=mixer, wire=LINKS)
+    assert build_port(EXP, mixer="links", wire=LINKS).twin().mixer == "links"

@@ -12,7 +12,7 @@ from test_contract import EVERY
 import peerloom as pl
 from peerloom import graphs
 from peerloom.algorithms import ALGORITHMS, DSpodFL
-from peerloom.messages import Coordinates, TopK
+from peerloom.codecs import Coordinates, TopK
 from peerloom.problems import Quadratic
 from peerloom.reports import write_report
 from peerloom.reports.theory import measured_floor

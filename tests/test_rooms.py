@@ -12,7 +12,7 @@ import pytest
 import peerloom
 
 ROOT = Path(peerloom.__file__).parent
-SIBLINGS = {"algorithms", "graphs", "messages", "problems", "schedules"}
+SIBLINGS = {"algorithms", "codecs", "graphs", "problems", "schedules"}
 
 # From the ground up. A room may import those below its line; siblings on one line never import each other.
 FLOORS = [

@@ -55,7 +55,7 @@ def test_a_rule_of_ones_own_says_nothing_and_is_taken_as_it_is():
 
 
 def test_what_messages_carry():
-    from peerloom.messages import Coordinates, Dense
+    from peerloom.codecs import Coordinates, Dense
 
     def share(message):
         return carried_share(experiment(GRAPH, message=message))

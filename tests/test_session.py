@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from builders import experiment, quadratic
+from builders import LINKS, experiment, quadratic
 
 import peerloom as pl
 from peerloom import graphs
 from peerloom.algorithms import DGD, DSpodFL
-from peerloom.core import Caution, MemoryWire
+from peerloom.codecs import Dense
+from peerloom.core import Caution, Draws, LocalWire
 from peerloom.core.events import Diverged, Evaluated, Finished, RoundDone, Saved, Started
 from peerloom.errors import ConfigError, DivergedError
 from peerloom.peers.federation import Federation
@@ -169,7 +170,7 @@ def test_the_old_way_to_hear_of_rounds_still_works_and_says_so():
 @pytest.mark.parametrize("guard", [Guard(), Guard(every=1, replay=False), Guard(every=100), Guard(every=7)])
 def test_every_guard_names_the_same_round_and_row(guard, path):
     exp = experiment(GRAPH, DGD(1e30), rounds=60)
-    wire, events = (None if path == "matrix" else MemoryWire()), []
+    wire, events = (None if path == "matrix" else LINKS), []
     session = Session(exp, build_port(exp, mixer="links", wire=wire), guard=guard, observers=[events.append])
     with pytest.raises(DivergedError) as caught:
         for _ in session:
@@ -200,16 +201,17 @@ class Interrupted(BaseException):
     """As a request to stop that a wait raises."""
 
 
-class Failing(MemoryWire):
+class Failing(LocalWire):
     """A durable wire that stops in the second mixing of a round."""
 
     def __init__(self, at):
+        super().__init__(Dense(), Draws(0))
         self.at, self.remembered = at, []
 
-    def swap(self, tag, *rest):
+    def exchange(self, tag, *rest):
         if tag == self.at:
             raise Interrupted
-        return super().swap(tag, *rest)
+        return super().exchange(tag, *rest)
 
     def resume(self, t, memory):
         self.remembered = [t]

@@ -6,8 +6,8 @@ from builders import experiment, quadratic, trajectory
 
 from peerloom import graphs
 from peerloom.algorithms import DGD, DSGD, MLLSGD, DSpodFL, PairwiseGossip, PaME, SpodGT
+from peerloom.codecs import Coordinates
 from peerloom.core import DivergedError
-from peerloom.messages import Coordinates
 from peerloom.papers.theorems import dspodfl, mll_sgd
 from peerloom.papers.theorems import dspodfl_nonconvex as nonconvex
 from peerloom.problems import Quadratic

@@ -10,21 +10,23 @@ from test_contract import EVERY
 
 import peerloom as pl
 from peerloom.algorithms import ALGORITHMS
-from peerloom.core import MemoryWire, Requirements
+from peerloom.codecs import Dense
+from peerloom.core import Draws, LocalWire, Requirements
 from peerloom.errors import ConfigError
 from peerloom.runtime import Width, build_port, trace
 from peerloom.testing import graph_for, random_quadratic
 
 
-class Noting(MemoryWire):
+class Noting(LocalWire):
     """A wire that notes what travels in every round."""
 
     def __init__(self):
+        super().__init__(Dense(), Draws(0))
         self.sent = {}
 
-    def swap(self, tag, links, out, payload, into, cargo):
-        self.sent.setdefault(tag[0], []).append((links, [(part.width, part.pushed) for part in cargo]))
-        return super().swap(tag, links, out, payload, into, cargo)
+    def exchange(self, tag, links, out, rows, into, parts):
+        self.sent.setdefault(tag[0], []).append((links, [(part.width, part.pushed) for part in parts]))
+        return super().exchange(tag, links, out, rows, into, parts)
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))

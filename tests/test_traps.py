@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import peerloom as pl
-from peerloom.core import Draws, MemoryWire, pull, uniform
+from peerloom.core import Draws, LocalWire, pull, uniform
 from peerloom.errors import ConfigError
 from peerloom.problems import Classification, Dataset
 from peerloom.runtime import build_port, iterate
@@ -178,7 +178,7 @@ def test_a_wire_and_no_wire_see_the_same_ledger():
     *_, slow = iterate(exp, path="links")
     for name, values in fast.ledger.arrays().items():
         assert np.array_equal(slow.ledger.arrays()[name], values)
-    assert isinstance(build_port(exp).wire, MemoryWire)
+    assert isinstance(build_port(exp).wire, LocalWire)
 
 
 def test_depositum_warns_of_what_it_minimises():

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import algorithms, graphs, messages, problems, schedules, testing, theory
+    from . import algorithms, graphs, problems, schedules, testing, theory
+    from . import codecs as codecs
+    from . import codecs as messages
     from .core import rates
     from .experiment import Evaluate, Experiment
     from .runs import simulate
@@ -19,10 +21,11 @@ if TYPE_CHECKING:
 # Nothing is imported before it is used: torch takes a second to load, and `peerloom --help` should not wait for it.
 _ROOMS = {
     "algorithms": "peerloom.algorithms",
+    "codecs": "peerloom.codecs",
     "distributions": "peerloom.schedules.distributions",
     "graphs": "peerloom.graphs",
     "laws": "peerloom.schedules.distributions",  # the former name
-    "messages": "peerloom.messages",
+    "messages": "peerloom.codecs",  # the former name
     "problems": "peerloom.problems",
     "rates": "peerloom.core.rates",
     "schedules": "peerloom.schedules",
@@ -41,6 +44,7 @@ __all__ = [
     "Evaluate",
     "Experiment",
     "algorithms",
+    "codecs",
     "distributions",
     "graphs",
     "iterate",

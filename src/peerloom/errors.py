@@ -7,6 +7,7 @@
     +-- DataError        4   data that should be there is missing or unreadable
     |   +-- CheckpointError  a checkpoint cannot be read, or is of another run
     +-- PeerError        5   a peer, a roster or the network cannot be trusted or reached
+        +-- CodecError   5   bytes that no encoder of their codec writes
 
 The number is the exit code of the command line. A message has three parts: what was found, where, what to do.
 """
@@ -21,6 +22,7 @@ from typing import ClassVar
 __all__ = [
     "Caution",
     "CheckpointError",
+    "CodecError",
     "ConfigError",
     "DataError",
     "DivergedError",
@@ -81,6 +83,14 @@ class PeerError(PeerloomError):
     """A key, a roster, an invitation or a link between peers is not as it must be."""
 
     exit_code = 5
+
+
+class CodecError(PeerError):
+    """A body that no encoder of its codec writes; `reason` is a word for counting."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"A body was refused: {reason}{f' ({detail})' if detail else ''}.")
+        self.reason = reason
 
 
 class Caution(UserWarning):

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from .core import Algorithm, Caution, ConfigError, Message, Network, Plan, Problem, Schedule, check_message, check_needs
-from .messages import Dense
+from .codecs import Dense
+from .core import Algorithm, Caution, Codec, ConfigError, Network, Plan, Problem, Schedule, check_message, check_needs
 from .problems import Zero
 from .schedules import Always, Measured, Replay, is_measured, planned, with_measured
 
@@ -78,7 +78,7 @@ class Experiment:
     problem: Problem
     algorithm: Algorithm
     schedule: Schedule = field(default_factory=Always)
-    message: Message = field(default_factory=Dense)
+    message: Codec = field(default_factory=Dense)
     rounds: int = 1000
     seed: int = 0
     x0: ArrayLike | Tensor | None = None

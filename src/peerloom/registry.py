@@ -16,12 +16,13 @@ from torch import Tensor
 from .algorithms import ALGORITHMS
 from .arguments import MismatchError, allowed, alternatives, fitted, hints_of
 from .code import load_code
+from .codecs import CODECS
 from .core import (
     Algorithm,
+    Codec,
     ConfigError,
     DataError,
     InverseSqrt,
-    Message,
     Network,
     PeerloomError,
     Pieces,
@@ -31,7 +32,6 @@ from .core import (
     nearest,
 )
 from .graphs import GRAPHS
-from .messages import MESSAGES
 from .problems import DATA, MODELS, PARTITIONS, PROBLEMS, REGULARISERS, Dataset
 from .problems.models import Model
 from .problems.partitions import Partition
@@ -48,7 +48,7 @@ KINDS: dict[str, Mapping[str, Callable[..., Any]]] = {
     "data": DATA,
     "graphs": GRAPHS,
     "laws": DISTRIBUTIONS,
-    "messages": MESSAGES,
+    "messages": CODECS,
     "models": MODELS,
     "partitions": PARTITIONS,
     "problems": PROBLEMS,
@@ -62,7 +62,7 @@ KIND_OF: dict[Any, str] = {
     Algorithm: "algorithms",
     Dataset: "data",
     Distribution: "laws",
-    Message: "messages",
+    Codec: "messages",
     Model: "models",
     Network: "graphs",
     Partition: "partitions",

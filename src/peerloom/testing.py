@@ -1,4 +1,7 @@
-"""The contract every algorithm keeps, for yours as well as for ours: `check_algorithm(MyRule(lr=0.1))`."""
+"""The contracts that rules and codecs keep, for yours as well as for ours.
+
+`check_algorithm(MyRule(lr=0.1))`, `check_codec(MyCodec())`.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .core import Algorithm, Draws, Message, Network, Schedule
+from .codecs import Dense
+from .codecs.laws import check_codec
+from .core import Algorithm, Codec, Draws, Network, Schedule
 from .experiment import Experiment
 from .graphs import from_edges, hubs, random_digraph, ring, small_world
-from .messages import Dense
 from .problems import Quadratic
 from .runtime import Path, Session, build_port, iterate
 from .runtime.shards import run_sharded
 from .schedules import Bernoulli, Explicit
 
-__all__ = ["check_algorithm", "graph_for", "random_quadratic"]
+__all__ = ["check_algorithm", "check_codec", "graph_for", "random_quadratic"]
 
 
 def random_quadratic(clients: int, n: int, seed: int = 0) -> Quadratic:
@@ -32,7 +36,7 @@ def random_quadratic(clients: int, n: int, seed: int = 0) -> Quadratic:
 def check_algorithm(
     algorithm: Algorithm,
     graph: Network | None = None,
-    message: Message | None = None,
+    message: Codec | None = None,
     rounds: int = 12,
     seed: int = 0,
 ) -> None:
@@ -160,7 +164,7 @@ def _check_paths(exp: Experiment) -> None:
 
 
 def _experiment(
-    algorithm: Algorithm, graph: Network, schedule: Schedule, message: Message, rounds: int, seed: int
+    algorithm: Algorithm, graph: Network, schedule: Schedule, message: Codec, rounds: int, seed: int
 ) -> Experiment:
     """On quadratics, from a different first model in each row: zeros and equal rows would hide too much."""
     problem = random_quadratic(graph.clients, 5, seed)

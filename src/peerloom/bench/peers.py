@@ -5,17 +5,16 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..algorithms import DGD
-from ..core import Cargo, Delivery, Links, Network
+from ..core import Body, ByteDelivery, CodedWire, Draws, Links, Network, Tag
 from ..experiment import Evaluate, Experiment
 from ..graphs import regular, ring
 from ..peers.federation import Federation
@@ -84,7 +83,9 @@ def parts_of_a_round() -> dict[str, float]:
 
 def _parts() -> dict[str, float]:
     exp, row = _experiment(ring(RING), 784, 10**9, 1), 0
-    session = Session(exp, build_port(exp, np.array([row]), mixer="links", wire=_Echo()), guard=Guard(every=1, replay=False))
+    hosted = np.array([row])
+    wire = CodedWire(exp.message, Draws(exp.seed), hosted, _Echo())
+    session = Session(exp, build_port(exp, hosted, mixer="links", wire=wire), guard=Guard(every=1, replay=False))
     session.start()
     shape = Shape.of(exp)
     kept = [np.zeros(exp.problem.n, np.float32) for _ in range(2 * shape.remember)]  # what its two neighbours may need again
@@ -99,10 +100,8 @@ def _parts() -> dict[str, float]:
 class _Echo:
     """A wire whose neighbours answer at once, with what they got."""
 
-    def swap(
-        self, tag: tuple[int, int], links: Links, out: Any, payload: Tensor, into: Any, cargo: tuple[Cargo, ...]
-    ) -> Delivery:
-        return Delivery(payload.clone(), np.ones(len(into), bool), np.ones(len(out), bool))
+    def exchange(self, tag: Tag, links: Links, out: Any, bodies: Sequence[Body], into: Any) -> ByteDelivery:
+        return ByteDelivery([body.copy() for body in bodies], np.ones(len(into), bool), np.ones(len(out), bool))
 
 
 def _median(call: Callable[[], object], times: int) -> float:

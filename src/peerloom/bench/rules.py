@@ -10,10 +10,10 @@ import scipy.sparse
 import torch
 
 from ..algorithms import ALGORITHMS, DGD
-from ..core import InverseSqrt, Message, Network, Schedule
+from ..codecs import ANQ, Coordinates, Dense, Quantised, TopK
+from ..core import Codec, InverseSqrt, Network, Schedule
 from ..experiment import Experiment
 from ..graphs import from_edges, hubs, regular
-from ..messages import ANQ, Coordinates, Dense, Quantised, TopK
 from ..problems import Classification
 from ..runtime import Session, build_port
 from ..schedules import Always, Every, HubRounds, Sampled
@@ -28,7 +28,7 @@ _TRACKING = (
     "AB", "DSGT", "DSMT", "Depositum", "D2", "EXTRA", "NIDS", "ProxGT", "PushDIGing", "PushPull", "SpodGT",
     "SporadicKGT", "SporadicPushPull", "SynchronousGT",
 )  # fmt: skip
-COMPRESSED: dict[str, tuple[Message, ...]] = {
+COMPRESSED: dict[str, tuple[Codec, ...]] = {
     "ANQNIDS": (ANQ(),),
     "BEER": (TopK(0.1), Quantised(5)),
     "CHOCO": (TopK(0.1), Quantised(5)),
@@ -58,7 +58,7 @@ def rule_rounds(seconds: float, only: tuple[str, ...] | None = None) -> dict[str
     return interleaved({label: run.round for label, run in runs.items()}, seconds)
 
 
-def _variants(name: str) -> list[tuple[str, Message, Schedule]]:
+def _variants(name: str) -> list[tuple[str, Codec, Schedule]]:
     """With every link in every round, or as its paper has it where that is another thing."""
     if name in COMPRESSED:
         return [(f"{name}, {message}", message, Always()) for message in COMPRESSED[name]]

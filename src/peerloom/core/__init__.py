@@ -18,30 +18,17 @@ from .algorithm import (
     check_needs,
 )
 from .checkpoint import Checkpoint, DamagedError
+from .codec import Body, Codec, Decoded, Envelope, Fit, envelope_of_rows
+from .coded_wire import CodedWire, LocalWire
 from .draw import Draws, uniform, words
 from .ledger import Ledger
 from .network import Links, Network
-from .offers import Offer, Packed, average, drift, pull, push, share
+from .offers import Compressed, Offer, Part, average, drift, pull, push, share
 from .port import Port
-from .ports import (
-    Activity,
-    Cargo,
-    Delivery,
-    Evaluation,
-    Fit,
-    Late,
-    LocalProblem,
-    MeasuredMessage,
-    MemoryWire,
-    Message,
-    Placement,
-    Problem,
-    Schedule,
-    Trip,
-    Wire,
-)
+from .ports import Activity, Evaluation, LocalProblem, Placement, Problem, Schedule
 from .rates import HasRate, InverseSqrt, Pieces, Rate, check_rate, rate_at
 from .rule import RULES, Card, preset, rule
+from .wire import ByteDelivery, ByteWire, Carried, Delivery, LateBody, LateRow, Rows, RowWire, Tag
 
 __all__ = [
     "DIFFERENCES",
@@ -52,32 +39,39 @@ __all__ = [
     "STEADY",
     "Activity",
     "Algorithm",
+    "Body",
+    "ByteDelivery",
+    "ByteWire",
     "Card",
-    "Cargo",
+    "Carried",
     "Caution",
     "Checkpoint",
     "CheckpointError",
+    "Codec",
+    "CodedWire",
+    "Compressed",
     "ConfigError",
     "CyclePlan",
     "DamagedError",
     "DataError",
+    "Decoded",
     "Delivery",
     "DivergedError",
     "Draws",
+    "Envelope",
     "Evaluation",
     "Fit",
     "HasRate",
     "InverseSqrt",
-    "Late",
+    "LateBody",
+    "LateRow",
     "Ledger",
     "Links",
     "LocalProblem",
-    "MeasuredMessage",
-    "MemoryWire",
-    "Message",
+    "LocalWire",
     "Network",
     "Offer",
-    "Packed",
+    "Part",
     "PeerloomError",
     "Pieces",
     "Placement",
@@ -86,15 +80,17 @@ __all__ = [
     "Problem",
     "Rate",
     "Requirements",
+    "RowWire",
+    "Rows",
     "Schedule",
-    "Trip",
-    "Wire",
+    "Tag",
     "average",
     "check_links",
     "check_message",
     "check_needs",
     "check_rate",
     "drift",
+    "envelope_of_rows",
     "nearest",
     "preset",
     "pull",

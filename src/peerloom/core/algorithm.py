@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Literal, Protocol
 from torch import Tensor
 
 from ..errors import ConfigError
+from .codec import Codec, Fit
 from .network import Network
 from .port import Port
-from .ports import Activity, Fit, Message
+from .ports import Activity
 
 __all__ = [
     "DIFFERENCES",
@@ -135,7 +136,7 @@ def check_needs(algorithm: Algorithm, network: Network) -> None:
             raise ConfigError(f"{name} needs symmetric links, but graph '{network.name}' {kind}.{advice}")
 
 
-def check_message(algorithm: Algorithm, message: Message) -> None:
+def check_message(algorithm: Algorithm, message: Codec) -> None:
     """Refuse a message with which the rule cannot be right, and say why."""
     if message.fit not in algorithm.needs.accepts:
         raise ConfigError(f"{type(algorithm).__name__} cannot use {message!r}, {_WHY[message.fit]}.")

@@ -1,4 +1,4 @@
-"""One account of what a run costs: gradients, messages, bits, and time as the papers count it.
+"""One account of what a run costs: gradients, messages, bytes, and time as the papers count it.
 
 Everything is kept per row and per link. So the accounts of several processes add up exactly (a row computes in one
 place, a link is charged where it is sent from), and every paper's delay can be derived from the same numbers.
@@ -40,7 +40,7 @@ class LinkAccount:
     """What each link of a layer spent on sending."""
 
     messages: Counts
-    bits: Counts
+    nbytes: Counts
     paper_bits: Counts  # the same messages, counted as the papers do
     time: Floats  # sum over rounds of vhat_ij / b_ij
     share: Floats  # the same, each round divided by what it costs when every link fires
@@ -70,14 +70,14 @@ class Ledger:
         self.rows.time[who] += cost[who]
         self.rows.share[who] += cost[who] / cost.sum()
 
-    def sent(self, layer: str, out: NDArray[np.int64], bits: int | Counts, paper_bits: int | Counts, cost: Floats) -> None:
-        """Links `out` carried one message each, of `bits`; `cost` is 1 / b_ij of every link of the layer."""
+    def sent(self, layer: str, out: NDArray[np.int64], nbytes: int | Counts, paper_bits: int | Counts, cost: Floats) -> None:
+        """Links `out` carried one message each, of these lengths; `cost` is 1 / b_ij of every link of the layer."""
         if not len(out):
             return
         account, links = self.layers[layer], self.network.layers[layer]
         used = slice(None) if len(out) == len(links) else out  # a slice is added to in place
         account.messages[used] += 1
-        account.bits[used] += bits
+        account.nbytes[used] += nbytes
         account.paper_bits[used] += paper_bits
         account.time[used] += cost[used]
         account.share[used] += cost[used] / (cost @ links.share)
@@ -95,7 +95,7 @@ class Ledger:
     @property
     def bytes(self) -> float:
         """Bytes sent on all links."""
-        return sum(int(account.bits.sum()) for account in self.layers.values()) / 8
+        return float(sum(int(account.nbytes.sum()) for account in self.layers.values()))
 
     @property
     def paper_bytes(self) -> float:
@@ -136,10 +136,13 @@ class Ledger:
 
     @classmethod
     def of(cls, network: Network, arrays: Mapping[str, NDArray[Any]]) -> Ledger:
-        """The ledger with these figures, by the names of `arrays`."""
+        """The ledger with these figures, by the names of `arrays`; older ones count bits in place of bytes."""
         ledger = cls(network)
         for name, values in ledger.arrays().items():
-            values[...] = arrays[name]
+            if name not in arrays and name.endswith("/nbytes"):
+                values[...] = -(-arrays[name.removesuffix("nbytes") + "bits"] // 8)
+            else:
+                values[...] = arrays[name]
         return ledger
 
     def part(self, rows: NDArray[np.int64]) -> Ledger:

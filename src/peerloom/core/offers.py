@@ -17,7 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Offer", "Packed", "average", "drift", "pull", "push", "share"]
+from .codec import Body, Codec, Envelope
+
+__all__ = ["Compressed", "Offer", "Part", "average", "drift", "pull", "push", "share"]
+
+Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,29 +35,56 @@ class Offer:
     value: Tensor
     weight: Literal["a", "b", "one"]
     weigh: Callable[[Any, Any], tuple[Any, Any]]
-    packed: Packed | None = None  # where the rows were packed before
+    compressed: Compressed | None = None  # where the rows were compressed before
     counts_sent: bool = True  # whether `weigh` looks at what was sent; where not, it is not worked out
     keeps: bool = True
 
+    @property
+    def part(self) -> Part:
+        """What both ends of a link know of it."""
+        made = self.compressed
+        width = self.value.shape[1]
+        if made is None:
+            return Part(width, self.counts_sent)
+        return Part(width, self.counts_sent, made.envelope.index, made.silent)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One offer of a mixing, as both ends of a link know it without being told."""
+
+    width: int  # numbers of a row
+    pushed: bool  # it is mass, which leaves its sender
+    compression: int | None = None  # which `compress` of the round made it; None: the mixing itself
+    silent: bool = False  # rows may send nothing of it
+
 
 @dataclass(frozen=True, eq=False)
-class Packed:
-    """Rows that were packed once for all receivers: what every one of them will make of it, and what it costs."""
+class Compressed:
+    """Rows that are encoded once for all receivers: what all of them will decode, and its cost."""
 
-    value: Tensor
-    rows: Tensor | None  # as they travel; None where all rows are here and nothing travels
-    turn: int  # which `compress` of the round
-    bits: NDArray[np.int64]  # of each row: true ones,
-    paper_bits: NDArray[np.int64]  # and as the papers count; a row with none is silent
+    value: Tensor  # of the rows that live here; zero where a row is silent
+    source: Tensor | None  # the rows that are sent, before compression; None where nothing travels
+    talking: Ids  # which of the rows that live here they are
+    envelope: Envelope
+    nbytes: Ids  # of each row that lives here; 0 where it is silent
+    paper_bits: Ids  # as the papers count
+    silent: bool = False  # whether rows may be
+
+    def encoded(self, codec: Codec) -> list[Body]:
+        """Encode the rows that are sent."""
+        if self.source is None:
+            raise RuntimeError("These rows were compressed where nothing travels, and cannot be encoded.")
+        return codec.encode(self.source, self.envelope) if len(self.talking) else []
 
 
-def pull(x: Tensor | Packed) -> Offer:
+def pull(x: Tensor | Compressed) -> Offer:
     """x_i + sum_j a_ij (x_j - x_i): the receiver's weights; rows sum to one whatever is missing."""
-    value, packed = (x.value, x) if isinstance(x, Packed) else (x, None)
-    return Offer(value, "a", _keep_what_was_not_received, packed, counts_sent=False)
+    value, compressed = (x.value, x) if isinstance(x, Compressed) else (x, None)
+    return Offer(value, "a", _keep_what_was_not_received, compressed, counts_sent=False)
 
 
-def drift(x: Packed) -> Offer:
+def drift(x: Compressed) -> Offer:
     """sum_j a_ij (x_j - x_i), which is (W - I) x: what `pull` would add to a row. Zero where nothing is received."""
     return Offer(x.value, "a", _what_was_received_less_oneself, x, counts_sent=False, keeps=False)
 

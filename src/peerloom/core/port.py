@@ -7,7 +7,7 @@ from typing import Any, Protocol, overload
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from .offers import Offer, Packed
+from .offers import Compressed, Offer
 
 __all__ = ["Port"]
 
@@ -39,10 +39,10 @@ class Port(Protocol):
         """Uniforms in [0, 1) as a column: one per row, or one that all rows agree on."""
 
     @overload
-    def mix(self, offer: Offer | Packed | Tensor, /, *, over: str = "peers") -> Tensor: ...
+    def mix(self, offer: Offer | Compressed | Tensor, /, *, over: str = "peers") -> Tensor: ...
     @overload
-    def mix(self, *offers: Offer | Packed | Tensor, over: str = "peers") -> list[Tensor]: ...
-    def mix(self, *offers: Offer | Packed | Tensor, over: str = "peers") -> Any:
+    def mix(self, *offers: Offer | Compressed | Tensor, over: str = "peers") -> list[Tensor]: ...
+    def mix(self, *offers: Offer | Compressed | Tensor, over: str = "peers") -> Any:
         """Send one message per live link, carrying every offer; combine each as it says. A tensor is pulled."""
 
     def received(self) -> Tensor:
@@ -51,7 +51,7 @@ class Port(Protocol):
     def fires(self, over: str = "peers") -> Tensor:
         """Whether a link of the row fires in this round, as a column: for rules that prepare what they send."""
 
-    def compress(self, x: Tensor, send: Tensor | None = None) -> Packed:
+    def compress(self, x: Tensor, send: Tensor | None = None) -> Compressed:
         """Rows as the message makes them, encoded once for all receivers; offer them to `mix`.
 
         `value` is what each receiver adds to its copy. Rows with 0 in the column `send` stay silent.

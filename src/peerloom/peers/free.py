@@ -13,14 +13,15 @@ The sums are those of `transport.sums`, also for peers that go back to a checkpo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import Cargo, Delivery, Links
+from ..core import Compressed, Delivery, Links, Part, Rows
 from ..errors import PeerError
 from ..transport import Flow, Inflow, Outflow, Parcel, Roster, Transport
 from .decisions import Tag
@@ -70,23 +71,39 @@ class FreeWire:
             found |= {_name("flow", place): flow.out.sigma, _name("flow-order", place): np.array(flow.met, np.int64)}
         return lambda: {name: [value] for name, value in found.items()}
 
-    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
-        """Take what is newest, then send what is newest."""
-        bodies = payload.detach().cpu().numpy().astype(np.float64)
-        mine = bodies[0] if len(bodies) else None  # all parcels of a row hold the same: rows travel whole
+    def exchange(
+        self, tag: Tag, links: Links, out: Ids, rows: Sequence[Tensor | Compressed], into: Ids, parts: tuple[Part, ...]
+    ) -> Delivery:
+        """Take what is newest, then send what is newest. Its one row is all that lives here."""
+        values = [row.value if isinstance(row, Compressed) else row for row in rows]
+        mine = np.concatenate([value[0].detach().cpu().numpy().astype(np.float64) for value in values])
         if self._layers[tag[1]] == "up":
             self._follow(tag, links.src[into])
-        came, arrived = np.zeros((len(into), payload.shape[1])), np.zeros(len(into), bool)
+        came, arrived = list[Floats](), np.zeros(len(into), bool)
         for k, link in enumerate(into):
             row = int(links.src[link])
             parcel = self._post.newest(self._peers[row], tag[1])
-            if parcel is not None and not (self._flows and mine is None):
-                came[k], arrived[k] = self._taken(tag[1], row, float(links.a[link]), mine, parcel, cargo), True
-        for link, body in zip(out, bodies, strict=True):
+            if parcel is not None and not (self._flows and not len(out)):
+                came.append(self._taken(tag[1], row, float(links.a[link]), mine, parcel, parts))
+                arrived[k] = True
+        for link in out:
             row = int(links.dst[link])
-            given = to_body(self._given(tag[1], row, body, cargo))
+            given = to_body(self._given(tag[1], row, mine, parts))
             self._post.send(self._peers[row], Parcel(tag[1], *tag, given), mode="latest")
-        return Delivery(torch.from_numpy(came).to(payload.dtype), arrived, np.ones(len(out), bool))
+        like, columns = values[0], np.cumsum([0, *(part.width for part in parts)])
+        table = torch.from_numpy(np.array(came).reshape(len(came), columns[-1])).to(like)
+        got = [Rows(table[:, first:last]) for first, last in pairwise(columns.tolist())]
+        return Delivery(
+            got,
+            [Rows(value.expand(len(out), -1)) for value in values],
+            [np.full(len(out), self._nbytes(part), np.int64) for part in parts],
+            arrived,
+            np.ones(len(out), bool),
+        )
+
+    def _nbytes(self, part: Part) -> int:
+        """The bytes of a part: a number each, and another for what was moved so far."""
+        return 8 * part.width * (2 if self._flows and not part.pushed else 1)
 
     def _follow(self, tag: Tag, workers: Ids) -> None:
         """A hub has no pace of its own, as it computes nothing: it goes on when the fastest of its workers is here, too."""
@@ -100,24 +117,21 @@ class FreeWire:
                 )
             seen = post.wait_for_arrivals(seen, _LOOK)
 
-    def _taken(
-        self, turn: int, row: int, weight: float, mine: Floats | None, parcel: Parcel, cargo: tuple[Cargo, ...]
-    ) -> Floats:
+    def _taken(self, turn: int, row: int, weight: float, mine: Floats, parcel: Parcel, parts: tuple[Part, ...]) -> Floats:
         """What a neighbour's newest parcel means to this row now."""
-        parts, rest, column = list[Floats](), from_body(parcel.body, "float64"), 0
-        for part in cargo:
+        found, rest, column = list[Floats](), from_body(parcel.body, "float64"), 0
+        for part in parts:
             place = (turn, row, column)
             theirs, rest = rest[: part.width], rest[part.width :]
             if part.pushed:
-                parts.append(self._new(place, theirs, parcel))
+                found.append(self._new(place, theirs, parcel))
             elif self._flows:
-                assert mine is not None
                 moved, rest = rest[: part.width], rest[part.width :]
-                parts.append(self._met(place, weight, mine[column : column + part.width], theirs, moved, parcel))
+                found.append(self._met(place, weight, mine[column : column + part.width], theirs, moved, parcel))
             else:
-                parts.append(theirs)
+                found.append(theirs)
             column += part.width
-        return np.concatenate(parts)
+        return np.concatenate(found)
 
     def _met(self, place: Place, weight: float, own: Floats, theirs: Floats, moved: Floats, parcel: Parcel) -> Floats:
         """The value with which pulling moves exactly what the link is to move."""
@@ -131,20 +145,20 @@ class FreeWire:
         found = self._heard.setdefault(place, Inflow(len(sum))).receive(sum, parcel.order)
         return np.zeros(len(sum)) if found is None else found
 
-    def _given(self, turn: int, row: int, body: Floats, cargo: tuple[Cargo, ...]) -> Floats:
+    def _given(self, turn: int, row: int, body: Floats, parts: tuple[Part, ...]) -> Floats:
         """What to send to a row: models as they are, sums as they have become."""
-        parts, column = list[Floats](), 0
-        for part in cargo:
+        found, column = list[Floats](), 0
+        for part in parts:
             value, place = body[column : column + part.width], (turn, row, column)
             if part.pushed:
-                parts.append(self._pushed.setdefault(place, Outflow(part.width)).push(value))
+                found.append(self._pushed.setdefault(place, Outflow(part.width)).push(value))
             elif self._flows:
                 moved = self._moved[place].out.sigma if place in self._moved else np.zeros(part.width)
-                parts += [value, moved]
+                found += [value, moved]
             else:
-                parts.append(value)
+                found.append(value)
             column += part.width
-        return np.concatenate(parts)
+        return np.concatenate(found)
 
 
 def _name(what: str, place: Place) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from ..core import CodedWire, Draws
 from ..core.events import Observer
 from ..errors import PeerError
 from ..experiment import Experiment
@@ -70,7 +71,9 @@ class PeerRun:
         if isinstance(wire, PostWire):
             wire.checkpoint_now = self._save
         self.telemetry = telemetry or Telemetry(row, exp.rounds, tuple(shape.channels))
-        port = build_port(exp, np.array([row]), mixer="links", wire=TimedWire(wire, self.telemetry))
+        hosted = np.array([row])
+        rows = wire if isinstance(wire, FreeWire) else CodedWire(exp.message, Draws(exp.seed), hosted, wire)
+        port = build_port(exp, hosted, mixer="links", wire=TimedWire(rows, wire, self.telemetry))
         watchers = [self.telemetry.observe, *observers]
         stop = StopRule(exp.rounds, pause=pause)
         guard = Guard(every=1, replay=False)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import Cargo, Delivery, Late, Ledger, Links
+from ..core import Codec, Compressed, Delivery, Draws, LateRow, Ledger, Links, LocalWire, Part
 from ..experiment import Experiment
 from ..runtime import Guard, Session, build_port
 from .decisions import CLOSING, Decision, Tag
@@ -22,8 +22,10 @@ Ids = NDArray[np.int64]
 class DecisionsWire:
     """All rows are here; what was missed, held or late between the peers is so again."""
 
-    def __init__(self, decisions: Mapping[int, list[Decision]], keeps_mean: bool = False) -> None:
-        self._keeps_mean = keeps_mean
+    def __init__(
+        self, decisions: Mapping[int, list[Decision]], codec: Codec, draws: Draws, keeps_mean: bool = False
+    ) -> None:
+        self._local, self._keeps_mean = LocalWire(codec, draws), keeps_mean
         self._by_place: dict[tuple[Tag, int], list[Decision]] = {}
         for row, made in decisions.items():
             for decision in made:
@@ -31,17 +33,25 @@ class DecisionsWire:
         self._closed = {  # (kind, row that decided, other row) and since when
             (d.kind, row, d.row): (d.round, d.turn) for row, made in decisions.items() for d in made if d.kind in CLOSING
         }
-        self._owed: dict[tuple[Tag, int, int], Tensor] = {}  # what was missed, by mixing, sender and receiver
-        self._own: dict[tuple[Tag, int, int], Tensor] = {}  # what the receiver sent then
+        self._owed: dict[tuple[Tag, int, int], list[Tensor]] = {}  # what was missed, by mixing, sender and receiver
+        self._own: dict[tuple[Tag, int, int], list[Tensor]] = {}  # what the receiver sent then
 
-    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
+    def exchange(
+        self, tag: Tag, links: Links, out: Ids, rows: Sequence[Tensor | Compressed], into: Ids, parts: tuple[Part, ...]
+    ) -> Delivery:
         """What every row decided decides what it gets."""
-        acked, arrived, late = np.ones(len(out), bool), np.ones(len(into), bool), list[Late]()
+        acked, arrived = np.ones(len(out), bool), np.ones(len(into), bool)
         ends = [(int(links.src[link]), int(links.dst[link])) for link in out]
+
+        def carried(pair: tuple[int, int]) -> list[Tensor]:
+            link = out[ends.index(pair)][None]
+            came = self._local.exchange(tag, links, link, rows, link, parts)
+            return [part[:][0][0].clone() for part in came.parts]
+
         for k, (source, target) in enumerate(ends):
             acked[k] = all(d.kind != "held" or d.row != target for d in self._by_place.get((tag, source), ()))
             acked[k] &= not self._is_closed("untold", source, target, tag)
-        pairs, sent = set(ends), {pair: payload[k] for k, pair in enumerate(ends) if acked[k]}
+        pairs, sent = set(ends), {pair for pair, was in zip(ends, acked, strict=True) if was}
         for k, (source, target) in enumerate(ends):
             if self._is_closed("unheard", target, source, tag):
                 arrived[k] = False
@@ -50,17 +60,21 @@ class DecisionsWire:
             deaf = self._keeps_mean and (target, source) in pairs and (target, source) not in sent
             arrived[k] = bool(acked[k]) and not here and not deaf
             if here or not acked[k]:
-                self._owed[tag, source, target] = payload[k].clone()
+                self._owed[tag, source, target] = carried((source, target))
                 if self._keeps_mean and (target, source) in sent:
-                    self._own[tag, source, target] = sent[target, source].clone()
+                    self._own[tag, source, target] = carried((target, source))
+        came = self._local.exchange(tag, links, out[acked], rows, into[arrived], parts)
+        return came._replace(arrived=arrived, acked=acked, late=self._late(tag, links))
+
+    def _late(self, tag: Tag, links: Links) -> tuple[LateRow, ...]:
+        late = list[LateRow]()
         for link in range(len(links)):  # also along links that do not fire now
             source, target = int(links.src[link]), int(links.dst[link])
             for d in self._by_place.get((tag, target), ()):
                 if d.kind == "late" and d.row == source:
                     place = (d.of, source, target)
-                    late.append(Late(d.of, link, self._owed.pop(place), self._own.pop(place, None)))
-        late.sort(key=lambda row: (links.dst[row.link], row.link, row.tag))
-        return Delivery(payload, arrived, acked, tuple(late))
+                    late.append(LateRow(d.of, link, self._owed.pop(place), self._own.pop(place, None)))
+        return tuple(sorted(late, key=lambda row: (links.dst[row.link], row.link, row.tag)))
 
     def _is_closed(self, kind: Literal["unheard", "untold"], row: int, other: int, tag: Tag) -> bool:
         return (kind, row, other) in self._closed and self._closed[kind, row, other] <= tag
@@ -68,7 +82,7 @@ class DecisionsWire:
 
 def replay(exp: Experiment, decisions: Mapping[int, list[Decision]]) -> tuple[Any, Ledger]:
     """The last state of all rows, and the account, of the run in which these decisions were made, by row."""
-    wire = DecisionsWire(decisions, exp.algorithm.needs.keeps_mean)
+    wire = DecisionsWire(decisions, exp.message, Draws(exp.seed), exp.algorithm.needs.keeps_mean)
     session = Session(exp, build_port(exp, mixer="links", wire=wire), guard=Guard(every=1, replay=False))
     for _ in session:
         pass

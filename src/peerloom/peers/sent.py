@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..transport import Receipt
+from ..transport import Body, Receipt
 
 __all__ = ["Sent", "SentLog"]
 
@@ -19,7 +16,7 @@ class Sent(NamedTuple):
     row: int  # of the receiver
     round: int
     turn: int
-    body: NDArray[np.floating]
+    body: Body
 
 
 class SentLog:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-import torch
-
-from ..core import MODELS, Cargo, Draws, Trip
+from ..core import MODELS, Codec, Part
 from ..errors import PeerError
 from ..experiment import Experiment
 from ..runtime import trace
+from ..runtime.dry_run import Part as TracedPart
 from ..transport import Channel, Settings
+from .coded import coded_channel
 from .floats import float_channel
 
-__all__ = ["AHEAD", "CHANNEL", "Shape"]
+__all__ = ["AHEAD", "Shape"]
 
-CHANNEL = 0  # rows travel on one channel, whatever they carry: both ends know from the experiment what it is
 CHECKPOINT_EVERY = 50  # rounds, at the most; what neighbours may need of the rounds before is kept,
 KEPT_BYTES = 64 << 20  # but never more than this per link
 AHEAD = 8  # parcels that may be on their way to one neighbour before this peer waits for it
@@ -33,8 +31,9 @@ class Shape:
     """
 
     rule: str
-    cargo: dict[int, tuple[Cargo, ...]]
+    parts: dict[int, tuple[Part, ...]]
     layers: dict[int, str]  # over which layer of links each mixing goes
+    codec: Codec
     dtype: str
     flows: bool
     keeps_mean: bool = False
@@ -49,14 +48,13 @@ class Shape:
     ) -> Shape:
         """What the rule's trace tells."""
         mixings = trace(exp.algorithm).mixings
-        cargo = {
-            turn: tuple(Cargo(_packed_width(exp, part.width.at(exp.problem.n)), part.pushed) for part in mixing.parts)
-            for turn, mixing in enumerate(mixings, start=1)
+        parts = {
+            turn: tuple(_part(part, exp.problem.n) for part in mixing.parts) for turn, mixing in enumerate(mixings, start=1)
         }
         layers = {turn: mixing.layer for turn, mixing in enumerate(mixings, start=1)}
         needs = exp.algorithm.needs
         outlasts = needs.links == "any" and needs.accepts == MODELS
-        name, travels = type(exp.algorithm).__name__, (cargo, layers, exp.dtype)
+        name, travels = type(exp.algorithm).__name__, (parts, layers, exp.message, exp.dtype)
         return cls(name, *travels, needs.symmetric, needs.keeps_mean, outlasts, deadline, free, largest_norm)
 
     def check_outlasts(self, name: str) -> None:
@@ -71,24 +69,23 @@ class Shape:
     @property
     def turns(self) -> int:
         """Mixings in a round, at the most."""
-        return max(self.cargo, default=1)
+        return max(self.parts, default=1)
 
     @property
     def pushes(self) -> bool:
         """Whether mass travels, which must not be lost."""
-        return any(part.pushed for parts in self.cargo.values() for part in parts)
+        return any(part.pushed for parts in self.parts.values() for part in parts)
 
     @property
     def channels(self) -> dict[int, Channel]:
-        """What may travel: rows on one channel, or, where peers wait for nobody, every mixing on its own."""
+        """What may travel: every mixing of a round has its own."""
         if self.free:
-            return {turn: float_channel("float64", [self.free_width(turn)], self.largest_norm) for turn in self.cargo}
-        widths = {sum(part.width for part in parts) for parts in self.cargo.values()}
-        return {CHANNEL: float_channel(self.dtype, widths, self.largest_norm)}
+            return {turn: float_channel("float64", [self.free_width(turn)], self.largest_norm) for turn in self.parts}
+        return {turn: coded_channel(self.codec, parts, self.dtype, self.largest_norm) for turn, parts in self.parts.items()}
 
     def free_width(self, turn: int) -> int:
         """Numbers of a parcel where peers wait for nobody: models that flow travel with what was moved so far."""
-        parts = self.cargo[turn]
+        parts = self.parts[turn]
         return sum(part.width * (2 if self.flows and not part.pushed else 1) for part in parts)
 
     @property
@@ -122,8 +119,6 @@ class Shape:
         return replace(base, retain=self.kept, outbox=self.kept + 64, large=0 if self.free else base.large)
 
 
-def _packed_width(exp: Experiment, numbers: int) -> int:
-    """How many numbers a message makes of a row."""
-    one = np.zeros(1, np.int64)
-    row = torch.zeros(1, numbers, dtype=exp.torch_dtype)
-    return exp.message.pack(row, Trip(Draws(exp.seed), 1, 1, one, one, one)).shape[1]
+def _part(traced: TracedPart, n: int) -> Part:
+    """One offer of a mixing for a model of n numbers; which `compress` made it does not matter here."""
+    return Part(traced.width.at(n), traced.pushed, 1 if traced.compressed else None, traced.silent)

@@ -7,7 +7,7 @@ import logging
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import Cargo, Delivery, Links
+from ..core import Compressed, Delivery, Links, Part, RowWire, Tag
 from ..core.events import (
     Alarm,
     Evaluated,
@@ -99,24 +99,24 @@ class Telemetry:
 class TimedWire:
     """A wire that notes how long mixings take: sending, and above all waiting for neighbours."""
 
-    def __init__(self, wire: PostWire | FreeWire, telemetry: Telemetry) -> None:
-        self._wire, self._telemetry = wire, telemetry
+    def __init__(self, rows: RowWire, wire: PostWire | FreeWire, telemetry: Telemetry) -> None:
+        self._rows, self._telemetry = rows, telemetry
         self.resume, self.memory = wire.resume, wire.memory
 
-    def swap(
+    def exchange(
         self,
-        tag: tuple[int, int],
+        tag: Tag,
         links: Links,
         out: NDArray[np.int64],
-        payload: Tensor,
+        rows: Sequence[Tensor | Compressed],
         into: NDArray[np.int64],
-        cargo: tuple[Cargo, ...],
+        parts: tuple[Part, ...],
     ) -> Delivery:
         """As the wire below does it."""
         telemetry = self._telemetry
         telemetry.waiting_since = begin = time.monotonic()
         try:
-            return self._wire.swap(tag, links, out, payload, into, cargo)
+            return self._rows.exchange(tag, links, out, rows, into, parts)
         finally:
             telemetry.wait_seconds += time.monotonic() - begin
             telemetry.waiting_since = None

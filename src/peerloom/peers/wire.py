@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from ..core import Cargo, Delivery, Late, Links
+from ..core import Body, ByteDelivery, LateBody, Links
 from ..errors import PeerError
 from ..transport import Parcel, Receipt, Roster, Skipped, Transport, Wanted
 from .decisions import Decision, Journal, Tag
-from .floats import from_body, to_body
 from .sent import Sent, SentLog
-from .shape import AHEAD, CHANNEL, Shape
+from .shape import AHEAD, Shape
 
 __all__ = ["Memory", "Pieces", "PostWire", "reached_in", "reached_memory"]
 
@@ -26,7 +23,6 @@ _LONG = 7 * 86400.0  # seconds
 Ids = NDArray[np.int64]
 Memory = dict[str, NDArray[Any]]
 Pieces = dict[str, list[NDArray[Any]]]  # the same, each array still in the pieces that make it, end to end
-Vector = NDArray[np.floating]
 Place = tuple[int, int, int]  # row, round, turn
 
 
@@ -60,7 +56,7 @@ class PostWire:
         self._repeated: dict[str, Receipt] = {}  # the last parcel that each peer is sent again
         self.checkpoint_now: Callable[[], None] = lambda: None  # writes a checkpoint of the last round that was done
         self._roster_seen = 0  # the newest roster before which one was written
-        self._own: dict[tuple[int, Tag], Vector] = {}  # what was sent to a row in a mixing, where its own was missed
+        self._own: dict[tuple[int, Tag], Body] = {}  # what was sent to a row in a mixing, where its own was missed
 
     def resume(self, t: int, memory: Memory) -> None:
         """Go on after round t: what neighbours may lack is sent again, what is still owed to this peer is taken late.
@@ -84,15 +80,14 @@ class PostWire:
         # What was sent up to round t stays in the log for many rounds more: no need to list it in every one.
         return lambda: _stacked("sent", [(e[:3], e.body) for e in self._log.until(t)]) | _stacked("own", own)
 
-    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
+    def exchange(self, tag: Tag, links: Links, out: Ids, bodies: Sequence[Body], into: Ids) -> ByteDelivery:
         """One parcel to each receiver, one from each sender."""
         self._close(tag, links)
         gone, known, made = self._journal.gone(tag), self._journal.at(tag), list[Decision]()
         before = _about(known)
-        acked, sent = np.ones(len(out), bool), dict[int, Vector]()
-        rows = payload.numpy(force=True)
+        acked, sent = np.ones(len(out), bool), dict[int, Body]()
         with self._post.together():
-            for k, (to, body) in enumerate(zip(links.dst[out].tolist(), _once(rows), strict=True)):
+            for k, (to, body) in enumerate(zip(links.dst[out].tolist(), bodies, strict=True)):
                 if ("untold", to) in gone:
                     acked[k] = False
                 # An earlier process may have sent for this round: then nothing is held back that is not written down.
@@ -104,7 +99,7 @@ class PostWire:
                     self._send(Sent(to, *tag, body))
         self._log.forget()
         deaf = {decision.row for decision in made} if self._keeps_mean else set()
-        came = np.empty((len(into), payload.shape[1]), rows.dtype)
+        came = list[Body]()
         arrived = np.zeros(len(into), bool)
         unheard = {row for kind, row in gone if kind == "unheard"}
         heard = [(k, row) for k, row in enumerate(links.src[into].tolist()) if row not in unheard]
@@ -113,7 +108,8 @@ class PostWire:
             if row in deaf:  # it was waited for all the same: rounds that wait for nobody would soon be over
                 continue
             if isinstance(answer, Parcel):
-                came[k], arrived[k] = self._row_in(answer), True
+                came.append(answer.body)
+                arrived[k] = True
             else:
                 kind: Literal["skipped", "missed"] = "skipped" if isinstance(answer, Skipped) else "missed"
                 made.append(Decision(kind, *tag, row))
@@ -123,7 +119,7 @@ class PostWire:
         if self._own:
             self._let_go(tag, links.src[into[arrived]].tolist())
         self._journal.add([*made, *noted])
-        return Delivery(torch.from_numpy(came), arrived, acked, late)
+        return ByteDelivery(came, arrived, acked, late)
 
     def _let_go(self, tag: Tag, arrived: list[int]) -> None:
         """Parcels come in order: what a row sent before one that is here has come by now, or it never will."""
@@ -192,7 +188,7 @@ class PostWire:
             self._roster_seen = version
             self.checkpoint_now()
 
-    def _late(self, tag: Tag, links: Links, known: list[Decision]) -> tuple[tuple[Late, ...], list[Decision]]:
+    def _late(self, tag: Tag, links: Links, known: list[Decision]) -> tuple[tuple[LateBody, ...], list[Decision]]:
         """Parcels of the same mixing of earlier rounds, which were given up and have come since."""
         if not self._lates:
             return (), []
@@ -218,10 +214,9 @@ class PostWire:
         """Whether a late parcel is to be handed over: if it is mass, or answers one of ours where the mean must stay."""
         return self._pushes or (self._rows[parcel.peer], (parcel.round, parcel.mix_index)) in self._own
 
-    def _handed_over(self, row: int, link: int, parcel: Parcel) -> Late:
-        tag, own = (parcel.round, parcel.mix_index), self._own.pop((row, (parcel.round, parcel.mix_index)), None)
-        body = torch.from_numpy(np.array(self._row_in(parcel)))
-        return Late(tag, link, body, None if own is None else torch.from_numpy(np.array(own)))
+    def _handed_over(self, row: int, link: int, parcel: Parcel) -> LateBody:
+        tag = (parcel.round, parcel.mix_index)
+        return LateBody(tag, link, parcel.body, self._own.pop((row, tag), None))
 
     def _crowded(self, row: int) -> bool:
         """Whether too much is under way to a row; without a deadline this peer then waits for room instead."""
@@ -240,15 +235,11 @@ class PostWire:
 
     def _send(self, sent: Sent, repeat: bool = False) -> None:
         peer = self._peers[sent.row]
-        receipt = self._post.send(peer, Parcel(CHANNEL, sent.round, sent.turn, to_body(sent.body)), repeat=repeat)
+        receipt = self._post.send(peer, Parcel(sent.turn, sent.round, sent.turn, sent.body), repeat=repeat)
         self._under_way[peer].append(receipt)
         self._log.add(sent, receipt)
         if repeat:
             self._repeated[peer] = receipt
-
-    def _row_in(self, parcel: Parcel) -> Vector:
-        """The row that a parcel carries; `_send` is the other way."""
-        return from_body(parcel.body, self._shape.dtype)
 
 
 def reached_memory(t: int) -> Pieces:
@@ -261,41 +252,21 @@ def reached_in(memory: Memory) -> int:
     return int(memory["reached"][0]) if "reached" in memory else 0
 
 
-def _once(rows: NDArray[Any]) -> list[Vector]:
-    """The rows, read-only. Most messages say the same to every neighbour: neighbouring rows with the same bits become one
-    array, so that it is remembered, and written to a checkpoint, only once.
-    """
-    if len(rows) and not rows.strides[0]:  # one row for all
-        row = rows[0].copy()
-        row.flags.writeable = False
-        return [row] * len(rows)
-    rows = np.ascontiguousarray(rows)
-    rows.flags.writeable = False
-    bits = rows.view(np.uint8)
-    same = [np.array_equal(bits[k], bits[k + 1]) for k in range(len(rows) - 1)]
-    if not any(same):
-        return list(rows)
-    found = [rows[0].copy()]  # so that the others' memory is free again
-    for row, alike in zip(rows[1:], same, strict=True):
-        found.append(found[-1] if alike else row.copy())
-    for row in found:
-        row.flags.writeable = False
-    return found
-
-
-def _stacked(what: str, entries: list[tuple[Place, Vector]]) -> Pieces:
+def _stacked(what: str, entries: list[tuple[Place, Body]]) -> Pieces:
     """Hundreds of small arrays would take longer to write than all their numbers: two arrays for all, and none twice."""
-    pieces, starts, end = list[Vector](), dict[int, int](), 0
+    pieces, starts, end = list[Body](), dict[int, int](), 0
     for _, body in entries:
         if id(body) not in starts:
             pieces.append(body)
             starts[id(body)], end = end, end + len(body)
     about = np.array([(*place, starts[id(body)], len(body)) for place, body in entries], np.int64).reshape(-1, 5)
-    return {f"{what}-about": [about], what: pieces or [np.empty(0)]}
+    return {f"{what}-about": [about], what: pieces or [np.empty(0, np.uint8)]}
 
 
-def _unstacked(what: str, memory: Memory) -> Iterator[tuple[Place, Vector]]:
-    bodies: dict[tuple[int, int], Vector] = {}
+def _unstacked(what: str, memory: Memory) -> Iterator[tuple[Place, Body]]:
+    bodies: dict[tuple[int, int], Body] = {}
+    if what in memory:
+        memory[what].flags.writeable = False
     for row, round, turn, start, length in memory[f"{what}-about"].tolist() if f"{what}-about" in memory else ():
         yield (row, round, turn), bodies.setdefault((start, length), memory[what][start : start + length])
 

@@ -11,11 +11,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from ..core import Algorithm, Draws, Evaluation, Network, Offer, Packed, Placement, pull
+from ..codecs import Dense
+from ..core import Algorithm, Compressed, Draws, Evaluation, Network, Offer, Placement, pull
 from ..errors import Caution, ConfigError
 from ..experiment import Experiment
 from ..graphs import complete, from_edges, hubs
-from ..messages import Dense
 from ..schedules import Always
 from .port import RowPort
 from .session import Session
@@ -45,6 +45,8 @@ class Part(NamedTuple):
     """Whether it is mass, which leaves its sender."""
     compressed: bool
     """Whether it comes from `compress`: encoded once for all receivers."""
+    silent: bool = False
+    """Whether rows may send nothing of it."""
 
 
 class Mixing(NamedTuple):
@@ -116,7 +118,7 @@ def _smallest(rule: Algorithm) -> Network:
 
 def _mixing(name: str, small: tuple[str, list[Offer]], large: tuple[str, list[Offer]]) -> Mixing:
     parts = tuple(
-        Part(_width(name, a.value.shape[1], b.value.shape[1]), a.counts_sent, a.packed is not None)
+        Part(_width(name, a.value.shape[1], b.value.shape[1]), a.counts_sent, a.compressed is not None, a.part.silent)
         for a, b in zip(small[1], large[1], strict=True)
     )
     return Mixing(small[0], parts)
@@ -144,7 +146,7 @@ class _TracingPort(RowPort):
         """The first client's constant for all: this network has fewer clients than the run's."""
         return super().constant(np.ravel(per_client)[0])
 
-    def mix(self, *offers: Offer | Packed | Tensor, over: str = "peers") -> Any:
+    def mix(self, *offers: Offer | Compressed | Tensor, over: str = "peers") -> Any:
         """Mix, and note what was offered."""
         t, count = self._round
         self._round = (self.t, count + 1 if t == self.t else 0)

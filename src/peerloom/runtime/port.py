@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -12,20 +13,22 @@ from torch import Tensor
 
 from ..core import (
     Activity,
+    Codec,
+    Compressed,
     Draws,
     Ledger,
     LocalProblem,
-    MeasuredMessage,
-    MemoryWire,
-    Message,
+    LocalWire,
     Network,
     Offer,
-    Packed,
     Placement,
-    Wire,
+    RowWire,
+    envelope_of_rows,
     pull,
 )
-from ..core.exchange import LinkMixer, trip_of_rows
+from ..core.link_mixer import LinkMixer
+from ..core.messages import message_nbytes
+from ..core.wire import Lengths
 from ..errors import Caution, ConfigError
 from .matrix_mixer import MatrixMixer
 
@@ -49,20 +52,20 @@ class RowPort:
         place: Placement,
         network: Network,
         activity: Activity,
-        message: Message,
+        message: Codec,
         problem: LocalProblem,
         draws: Draws,
         *,
         resources: Activity | None = None,
         mixer: MixerName = "auto",
-        wire: Wire | None = None,
+        wire: RowWire | None = None,
     ) -> None:
         if wire is not None and mixer != "links":
             raise ValueError(f"A wire carries rows link by link, but the mixer is '{mixer}'. Give mixer='links'.")
         self.t = 0
         self.place, self.network, self.activity, self.message = place, network, activity, message
         self.problem, self.draws, self.mixer = problem, draws, mixer
-        self.wire, self.all_here = MemoryWire() if wire is None else wire, mixer != "links"
+        self.wire, self.all_here = LocalWire(message, draws) if wire is None else wire, mixer != "links"
         self.resources = activity if resources is None else resources
         self.ledger = Ledger(network)
         self._here = np.full(network.rows, -1)
@@ -74,7 +77,7 @@ class RowPort:
         self._nodes, self._active = np.empty(0, bool), torch.empty(0)  # of the last round: they seldom change under Always
         self._clients = int(np.searchsorted(place.rows, network.clients))  # hosted rows are sorted, hubs are last
         self._mixers: dict[str, MatrixMixer] = {}
-        self._by_links = LinkMixer(place, self._here, message, draws, self.wire)
+        self._by_links = LinkMixer(place, self._here, self.wire)
 
     def twin(self) -> RowPort:
         """Another port of the same rows, in round 0 and with an empty ledger."""
@@ -130,23 +133,23 @@ class RowPort:
         return self._column(np.bincount(self._heard, minlength=self.network.rows)[self.place.rows])
 
     @overload
-    def mix(self, offer: Offer | Packed | Tensor, /, *, over: str = "peers") -> Tensor: ...
+    def mix(self, offer: Offer | Compressed | Tensor, /, *, over: str = "peers") -> Tensor: ...
     @overload
-    def mix(self, *offers: Offer | Packed | Tensor, over: str = "peers") -> list[Tensor]: ...
-    def mix(self, *offers: Offer | Packed | Tensor, over: str = "peers") -> Any:
+    def mix(self, *offers: Offer | Compressed | Tensor, over: str = "peers") -> list[Tensor]: ...
+    def mix(self, *offers: Offer | Compressed | Tensor, over: str = "peers") -> Any:
         """One message per live link, carrying every offer; each is combined by its own law. A bare tensor is pulled."""
-        laws = [offer if isinstance(offer, Offer) else pull(offer) for offer in offers]
+        combined = [offer if isinstance(offer, Offer) else pull(offer) for offer in offers]
         links, live = self.network.layer(over), self.activity.links(self.t, over)
         out, tag = (live & self._sends[over]).nonzero()[0], (self.t, self._next("mix"))
-        if self.all_here and (self.message.fit == "whole" or all(law.packed is not None for law in laws)):
+        if self.all_here and (self.message.fit == "whole" or all(offer.compressed is not None for offer in combined)):
             if over not in self._mixers:
                 self._mixers[over] = MatrixMixer(links, self.place.dtype, self.place.device)
-            mixed = [self._mixers[over](law, live) for law in laws]
-            self._heard = links.dst[out]
+            mixed = [self._mixers[over](offer, live) for offer in combined]
+            lengths, self._heard = self._lengths(combined, links.src[out]), links.dst[out]
         else:
             into = (live & self._hears[over]).nonzero()[0]
-            mixed, self._heard, out = self._by_links(laws, links, out, into, tag)
-        self._charge(laws, over, out)
+            mixed, self._heard, out, lengths = self._by_links(combined, links, out, into, tag)
+        self._charge(combined, over, out, lengths)
         return mixed[0] if len(mixed) == 1 else mixed
 
     def fires(self, over: str = "peers") -> Tensor:
@@ -154,24 +157,27 @@ class RowPort:
         links, live = self.network.layer(over), self.activity.links(self.t, over)
         return self._column(np.bincount(links.src[live], minlength=self.network.rows)[self.place.rows] > 0)
 
-    def compress(self, x: Tensor, send: Tensor | None = None) -> Packed:
-        """Rows as the message makes them, packed once for all receivers; what it leaves out arrives as zero.
+    def compress(self, x: Tensor, send: Tensor | None = None) -> Compressed:
+        """Rows as the codec leaves them, encoded once for all receivers; what it leaves out arrives as zero.
 
         For differences from a copy that every neighbour keeps (CHOCO, BEER): `value` is what each of them adds to it. Rows
         with 0 in the column `send` stay silent: nothing of them arrives, and nothing is charged.
         """
-        message, trip = self.message, trip_of_rows(self.draws, self.t, self._next("compress"), self.place.rows)
-        sent = x if send is None else send * x
-        talking = np.ones(len(x), np.int64) if send is None else (send[:, 0] > 0).long().cpu().numpy()
-        bits, paper_bits = (talking * size for size in self._size(x))
-        if self.all_here and not talking.any():
-            return Packed(sent, None, trip.turn, bits, paper_bits)
-        if self.all_here and not isinstance(message, MeasuredMessage):
-            return Packed(message.through(sent, trip), None, trip.turn, bits, paper_bits)
-        rows = message.pack(sent, trip)
-        if isinstance(message, MeasuredMessage):
-            bits = paper_bits = talking * message.sizes(rows)
-        return Packed(message.unpack(rows, x.shape[1], trip)[0], rows, trip.turn, bits, paper_bits)
+        codec, envelope = self.message, envelope_of_rows(self.draws, self.t, self._next("compress"), self.place.rows)
+        talks = None if send is None else (send[:, 0] > 0).cpu().numpy()
+        if talks is None or talks.all():
+            nbytes, (value, _) = codec.nbytes(x, envelope), codec.through(x, envelope)
+            paper_bits, every = np.broadcast_to(self._paper_bits(nbytes, x.shape[1]), len(x)), np.arange(len(x))
+            return self._compressed(Compressed(value, x, every, envelope, nbytes, paper_bits, send is not None))
+        talking, nbytes, paper_bits = talks.nonzero()[0], *np.zeros((2, len(x)), np.int64)
+        at = torch.from_numpy(talking).to(x.device)
+        source, envelope = x[at], envelope_of_rows(self.draws, self.t, envelope.index, self.place.rows[talking])
+        value = torch.zeros_like(x)
+        if len(talking):
+            value.index_copy_(0, at, codec.through(source, envelope)[0])
+            nbytes[talking] = codec.nbytes(source, envelope)
+            paper_bits[talking] = self._paper_bits(nbytes[talking], x.shape[1])
+        return self._compressed(Compressed(value, source, talking, envelope, nbytes, paper_bits, silent=True))
 
     # -- names up to Peerloom 0.1, for users' rules; to go with the next minor version
 
@@ -191,22 +197,41 @@ class RowPort:
         """The old name of `fires`."""
         return _renamed("talks", "fires", self.fires(over))
 
-    def _charge(self, laws: list[Offer], over: str, out: Ids) -> None:
+    def _compressed(self, made: Compressed) -> Compressed:
+        """Let go of what only encoding needs, where nothing travels: memory not reused at once is slow."""
+        if not self.all_here:
+            return made
+        made.envelope.kept.clear()
+        return replace(made, source=None)
+
+    def _paper_bits(self, nbytes: Lengths, n: int) -> Lengths:
+        """The bits of rows as the papers count them: by n, or what travels."""
+        counted = self.message.paper_bits(n)
+        return 8 * nbytes if counted is None else counted
+
+    def _lengths(self, offers: list[Offer], senders: Ids) -> list[Lengths]:
+        """The bytes of each offer, where nothing travels: rows that arrive whole, or were compressed."""
+        return [
+            self.message.longest(offer.value.shape[1], offer.value.dtype)
+            if offer.compressed is None
+            else offer.compressed.nbytes[senders]
+            for offer in offers
+        ]
+
+    def _charge(self, offers: list[Offer], over: str, out: Ids, lengths: list[Lengths]) -> None:
         """One message per link, of all that it carries; rows that stay silent cost nothing."""
         cost = 1 / self.resources.link_probability(self.t, over)
-        plain = [self._size(law.value) for law in laws if law.packed is None]
-        packs = [law.packed for law in laws if law.packed is not None]
-        bits, paper_bits = sum(size[0] for size in plain), sum(size[1] for size in plain)
-        if not packs:
-            return self.ledger.sent(over, out, bits, paper_bits, cost)
-        rows = self._here[self.network.layer(over).src[out]]
-        each = bits + np.sum([pack.bits[rows] for pack in packs], axis=0)
-        paper_each = paper_bits + np.sum([pack.paper_bits[rows] for pack in packs], axis=0)
-        loud = each > 0
-        return self.ledger.sent(over, out[loud], each[loud], paper_each[loud], cost)
-
-    def _size(self, x: Tensor) -> tuple[int, int]:
-        return self.message.bits(x.shape[1], x.dtype), self.message.paper_bits(x.shape[1])
+        each = message_nbytes(self.message, tuple(offer.part for offer in offers), lengths)
+        paper_each: Lengths = 0
+        for offer, length in zip(offers, lengths, strict=True):
+            if offer.compressed is None:
+                paper_each = paper_each + self._paper_bits(length, offer.value.shape[1])
+            else:
+                paper_each = paper_each + offer.compressed.paper_bits[self._here[self.network.layer(over).src[out]]]
+        if any(offer.compressed is not None and offer.compressed.silent for offer in offers):
+            loud = np.broadcast_to(each, len(out)) > 0
+            out, each, paper_each = (np.broadcast_to(values, len(loud))[loud] for values in (out, each, paper_each))
+        self.ledger.sent(over, out, each, paper_each, cost)
 
     def _next(self, what: str) -> int:
         """The how-manieth of its kind in this round."""

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import Cargo, Checkpoint, Delivery, Ledger, Links
+from ..core import Body, ByteDelivery, Checkpoint, CodedWire, Draws, Ledger, Links, Tag
 from ..experiment import Experiment
 from .guard import Guard
 from .session import Session
@@ -27,7 +27,6 @@ from .stop import StopRule
 __all__ = ["ShardedRun", "run_sharded"]
 
 Ids = NDArray[np.int64]
-Tag = tuple[int, int]
 
 _PATIENCE = 60.0  # seconds to wait for a letter: far beyond any test, so that a fault ends in an error
 
@@ -46,22 +45,23 @@ class _MailWire:
 
     def __init__(self, me: int, owner: Ids, boxes: Sequence[queue.Queue[Any]], failed: threading.Event) -> None:
         self._me, self._owner, self._boxes, self._failed = me, owner, boxes, failed
-        self._early: dict[tuple[Tag, int], tuple[Ids, Tensor]] = {}
+        self._early: dict[tuple[Tag, int], tuple[Ids, list[Body]]] = {}
 
-    def swap(self, tag: Tag, links: Links, out: Ids, payload: Tensor, into: Ids, cargo: tuple[Cargo, ...]) -> Delivery:
+    def exchange(self, tag: Tag, links: Links, out: Ids, bodies: Sequence[Body], into: Ids) -> ByteDelivery:
         """Send every shard its letter, then wait for those that are due here."""
         to, sources = self._owner[links.dst[out]], self._owner[links.src[into]]
         for shard in np.unique(to):
             part = np.flatnonzero(to == shard)
-            letter = payload[torch.from_numpy(part)].clone()
+            letter = [bodies[k] for k in part.tolist()]
             self._boxes[shard].put((tag, self._me, out[part], letter))
-        came = torch.empty(len(into), payload.shape[1], dtype=payload.dtype)
+        came: dict[int, Body] = {}
         for shard in np.unique(sources):
             ids, letter = self._from(tag, int(shard))
-            came[torch.from_numpy(np.searchsorted(into, ids))] = letter
-        return Delivery(came, np.ones(len(into), bool), np.ones(len(out), bool))
+            came |= dict(zip(ids.tolist(), letter, strict=True))
+        found = [came[link] for link in into.tolist()]
+        return ByteDelivery(found, np.ones(len(into), bool), np.ones(len(out), bool))
 
-    def _from(self, tag: Tag, shard: int) -> tuple[Ids, Tensor]:
+    def _from(self, tag: Tag, shard: int) -> tuple[Ids, list[Body]]:
         waited = 0.0
         while (tag, shard) not in self._early:
             try:
@@ -95,7 +95,10 @@ def run_sharded(
         owner[mine] = number
     boxes: list[queue.Queue[Any]] = [queue.Queue() for _ in rows]
     failed, errors = threading.Event(), []
-    wires = [_MailWire(number, owner, boxes, failed) for number in range(len(rows))]
+    wires = [
+        CodedWire(exp.message, Draws(exp.seed), mine, _MailWire(number, owner, boxes, failed))
+        for number, mine in enumerate(rows)
+    ]
     stop, guard = StopRule(exp.rounds, pause=pause), Guard(every=1, replay=False)
     sessions = [
         Session(

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..core import Checkpoint, ConfigError, Draws, Placement, Wire, check_links
+from ..core import Checkpoint, ConfigError, Draws, Placement, RowWire, check_links
 from ..core.events import Observer
 from ..experiment import Experiment
 from .memory import caution_of_size
@@ -27,7 +27,7 @@ def build_port(
     *,
     device: str | torch.device = "cpu",
     mixer: MixerName = "auto",
-    wire: Wire | None = None,
+    wire: RowWire | None = None,
 ) -> RowPort:
     """The port of a process that hosts these rows (all of them by default); a wire needs the mixer 'links'."""
     rows = np.arange(exp.graph.rows) if rows is None else rows

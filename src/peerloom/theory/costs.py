@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core import Draws
+import numpy as np
+import torch
+
+from ..core import Draws, Part, envelope_of_rows
+from ..core.messages import message_nbytes
 from ..experiment import Experiment
 from ..runtime import Mixing, trace
 from .activity_rates import ActivityRates
@@ -39,7 +43,9 @@ def costs(exp: Experiment, rates: ActivityRates) -> Costs:
         name: [mixing for mixing in found.mixings if mixing.layer == name]
         for name in network.layers
     }
-    bits = {name: sum(_bits(exp, mixing) for mixing in mixings) for name, mixings in sent.items()}
+    nbytes = {
+        name: sum(_nbytes(exp, mixing) for mixing in mixings) for name, mixings in sent.items()
+    }
     transmission = sum(
         float(
             (rates.links[name] * len(sent[name]) / resources.link_probability(1, name))
@@ -51,15 +57,20 @@ def costs(exp: Experiment, rates: ActivityRates) -> Costs:
     return Costs(
         gradients=float(rates.nodes.sum()) * found.gradients,
         messages=sum(float(rates.links[name].sum()) * len(sent[name]) for name in network.layers),
-        bytes=sum(float(rates.links[name].sum()) * bits[name] for name in network.layers) / 8,
+        bytes=sum(float(rates.links[name].sum()) * nbytes[name] for name in network.layers),
         processing_delay=float((rates.nodes / resources.node_probability(1)).mean())
         * found.gradients,
         transmission_delay=transmission,
     )
 
 
-def _bits(exp: Experiment, mixing: Mixing) -> int:
-    """What one message of a mixing holds; the least, where its size depends on the numbers."""
-    return sum(
-        exp.message.bits(part.width.at(exp.problem.n), exp.torch_dtype) for part in mixing.parts
+def _nbytes(exp: Experiment, mixing: Mixing) -> int:
+    """Return the bytes of one message of a mixing; of zeros, where they depend on the numbers."""
+    codec, one = exp.message, envelope_of_rows(Draws(exp.seed), 1, 1, np.zeros(1, np.int64))
+    widths = [part.width.at(exp.problem.n) for part in mixing.parts]
+    parts = tuple(
+        Part(width, part.pushed, silent=part.silent)
+        for width, part in zip(widths, mixing.parts, strict=True)
     )
+    rows = [torch.zeros(1, width, dtype=exp.torch_dtype) for width in widths]
+    return int(message_nbytes(codec, parts, [int(codec.nbytes(row, one)[0]) for row in rows]))

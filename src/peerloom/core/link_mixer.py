@@ -1,0 +1,75 @@
+"""Mixing link by link: the only way between processes, and where messages carry part of a row.
+
+For every row, over what was really delivered,
+
+    total_i = sum_j w_ij x_j        mass_i = sum_j w_ij        sent_i = sum_j w_ji
+    mixed_i = scale_i total_i + self_weight_i x_i,             scale, self_weight = weigh(mass, sent)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .link_plan import LinkPlans
+from .network import Links
+from .offers import Offer
+from .ports import Placement
+from .wire import Delivery, Lengths, RowWire, Tag
+
+__all__ = ["LinkMixer", "Mixed"]
+
+Ids = NDArray[np.int64]
+_NONE = np.empty(0, np.int64)
+
+
+class Mixed(NamedTuple):
+    """What came of a mixing."""
+
+    values: list[Tensor]  # one for each offer
+    receivers: Ids  # of all messages that arrived
+    out: Ids  # the links over which messages were sent,
+    lengths: list[Lengths]  # and the bytes of each of their parts
+
+
+class LinkMixer:
+    """Exchanges rows over a wire and adds up what arrived, in link order."""
+
+    def __init__(self, place: Placement, here: Ids, wire: RowWire) -> None:
+        self._wire, self._plans = wire, LinkPlans(place, here)
+
+    def __call__(self, offers: list[Offer], links: Links, out: Ids, into: Ids, tag: Tag) -> Mixed:
+        """Combine the offers over what arrives."""
+        parts = tuple(offer.part for offer in offers)
+        rows = [offer.value if offer.compressed is None else offer.compressed for offer in offers]
+        came = self._wire.exchange(tag, links, out, rows, into, parts)
+        into, out = into[came.arrived], out[came.acked]
+        mixed = [self._combine(offer, k, links, came, into, out) for k, offer in enumerate(offers)]
+        return Mixed(mixed, links.dst[into], out, list(came.lengths))
+
+    def _combine(self, offer: Offer, k: int, links: Links, came: Delivery, into: Ids, out: Ids) -> Tensor:
+        """Mix the k-th offer: rows that receive something or give; the others keep what they have."""
+        x = offer.value
+        late = [row for row in came.late if offer.counts_sent or row.own is not None]
+        late_links = np.array([row.link for row in late], np.int64) if late else _NONE
+        givers = out if offer.counts_sent else _NONE
+        plan = self._plans(links, offer.weight, x.shape[1], into, givers, late_links)
+        others = x if offer.keeps else torch.zeros_like(x)
+        touched = plan.touched.shape[0]  # len() of a tensor takes ten calls
+        if not touched:
+            return others
+        total, mass = plan.sum_by_receiver(came.parts[k])
+        sent = plan.sum_by_sender(came.sent[k])
+        if late:
+            moved = [row.row[k] if row.own is None else row.row[k] - row.own[k] for row in late]
+            total = plan.add_late(total, moved)
+        scale, self_weight = offer.weigh(mass, sent)
+        here = x if touched == x.shape[0] else x[plan.touched]
+        # Most rules take what came as it is: no need for a product with one, over the whole row.
+        came_in = total if isinstance(scale, int) and scale == 1 else scale * total
+        mixed: Tensor = came_in + self_weight * here
+        return mixed if here is x else others.index_copy(0, plan.touched, mixed)

@@ -1,0 +1,47 @@
+"""Channels for messages of a codec: how long they may be, and what is refused of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from ..core import Codec, Draws, Part, envelope_of_rows
+from ..core.messages import check_parts, longest_message, split_parts
+from ..errors import CodecError
+from ..transport import Channel, RefusedError
+
+__all__ = ["coded_channel"]
+
+_ANY = np.zeros(1, np.int64)
+
+
+def coded_channel(codec: Codec, parts: tuple[Part, ...], dtype: str, largest_norm: float | None = None) -> Channel:
+    """Return the channel of one mixing. A neighbour's message is judged before it is acknowledged."""
+    number: torch.dtype = getattr(torch, dtype)
+
+    def check(body: memoryview) -> None:
+        message = np.frombuffer(body, np.uint8)
+        try:
+            check_parts(codec, parts, message, number)
+            if largest_norm is not None:
+                _check_norm(codec, split_parts(codec, parts, message, number), parts, number, largest_norm)
+        except CodecError as error:
+            raise RefusedError(error.reason) from error
+
+    form = f"{codec!r} {dtype} {' '.join(str(part.width) for part in parts)}"
+    return Channel(longest_message(codec, parts, number), check, form)
+
+
+def _check_norm(codec: Codec, bodies: list[np.ndarray], parts: tuple[Part, ...], dtype: torch.dtype, largest: float) -> None:
+    """Refuse what is longer than allowed. A body does not tell its round: it counts as of the first,
+    in which codecs whose levels shrink with the rounds have their largest.
+    """
+    squares, envelope = 0.0, envelope_of_rows(Draws(0), 0, 1, _ANY)
+    for part, body in zip(parts, bodies, strict=True):
+        if len(body):
+            values, _ = codec.decode([body], part.width, dtype, envelope)
+            squares += float(values.double().square().sum())
+    if not math.sqrt(squares) <= largest:
+        raise RefusedError("norm")
