@@ -11,9 +11,11 @@ from peerloom import bench
 from peerloom.bench import contenders
 from peerloom.bench.agreement import check
 from peerloom.bench.cases import CASES
+from peerloom.bench.codecs import FAST, codec_speeds
 from peerloom.bench.gradients import workloads
 from peerloom.bench.links import links
 from peerloom.bench.peers import parts_of_a_round
+from peerloom.codecs import CODECS
 from peerloom.errors import ConfigError, PeerloomError
 
 
@@ -45,6 +47,13 @@ def test_the_document_is_json_and_can_be_shown():
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(bench.render(document))
     assert "softmax-10" in console.export_text()
+
+
+def test_every_codec_is_measured():
+    found = codec_speeds({100: 1})
+    assert {name.partition("(")[0] for name, _ in found} == set(CODECS)
+    assert set(FAST) <= {name for name, _ in found}
+    assert all(encode > 0 and decode > 0 for encode, decode in found.values())
 
 
 def test_an_unknown_case_is_named_with_the_nearest():

@@ -11,6 +11,7 @@ from ..core import ConfigError, PeerloomError, nearest
 from ..problems import Classification
 from .agreement import check
 from .cases import CASES, Case, experiment
+from .codecs import FAST, codec_speeds
 from .contenders import Contender, NumpyLoop, PapersLoop, Simulator
 from .gradients import fast_gradients
 from .links import links
@@ -162,6 +163,16 @@ def _gradients(seconds: float) -> list[Line]:
     return [Line("gradients", what, ratio, "x", 1.0) for what, ratio in fast_gradients(seconds).items()]
 
 
+def _codecs(_: float) -> list[Line]:
+    """Rows of a million numbers have a target; short ones are there to be known."""
+    lines = []
+    for (name, n), speeds in codec_speeds().items():
+        wanted = None if n < 10**6 else 400.0 if name in FAST else 100.0
+        for what, speed in zip(("encode", "decode"), speeds, strict=True):
+            lines.append(Line("codecs", f"{what} {name}, n = {n:,}", speed, "MB/s", wanted))
+    return lines
+
+
 def _peers(_: float) -> list[Line]:
     """Rounds per second, and where the time goes: all rows' CPU, and what of a row's round is its own step."""
     found, parts = between_peers(), parts_of_a_round()
@@ -203,6 +214,7 @@ _EXTRAS: dict[str, Callable[[float], list[Line]]] = {
     "algorithms": _rules,
     "mixing": _mixing,
     "gradients": _gradients,
+    "codecs": _codecs,
     "links": _links,
     "peers": _peers,
     "crowd": _crowd,
