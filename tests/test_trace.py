@@ -111,5 +111,5 @@ def test_no_data_are_loaded_and_no_model_is_built(monkeypatch):
         monkeypatch.setattr(pl.problems.Classification, name, None)
     from peerloom.peers.shape import Shape
 
-    assert [part.width for part in Shape.of(exp).cargo[1]] == [exp.problem.n]
+    assert [part.width for part in Shape.of(exp).parts[1]] == [exp.problem.n]
     assert np.prod([3, 5]) == exp.problem.n
