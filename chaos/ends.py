@@ -75,11 +75,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def federation(count: int, pairs: Iterable[tuple[int, int]], addresses: Sequence[str], **changes: Any) -> Roster:
-    """A signed roster of `count` members with these directed links (source, target)."""
+    """A signed roster of `count` members with these directed links (source, target); without an address one only dials."""
     ids = [identity(number) for number in range(count)]
-    members = tuple(
-        Member(f"peer-{number}", ids[number].certificate.decode(), (addresses[number],)) for number in range(count)
-    )
+    places = [(address,) if address else () for address in addresses]
+    members = tuple(Member(f"peer-{k}", ids[k].certificate.decode(), places[k]) for k in range(count))
     links = tuple(Link(ids[a].id, ids[b].id, 0.25, 0.25) for a, b in pairs)
     return Roster(ids[0].id, 1, 0, members, links, **changes).signed(ids[0])
 
@@ -88,8 +87,10 @@ def endpoint(
     number: int, roster: Roster, folder: Path, run: RunIdentity = RUN, settings: Settings = QUICK, **more: Any
 ) -> Endpoint:
     """The end of one member, listening where the roster says unless `listen` says otherwise."""
-    host, _, port = roster.members[number].addresses[0].rpartition(":")
-    listen = more.pop("listen", (host, int(port)))
+    if "listen" not in more:
+        host, _, port = roster.members[number].addresses[0].rpartition(":")
+        more["listen"] = (host, int(port))
+    listen = more.pop("listen")
     return Endpoint(identity(number), roster, run, folder / f"state-{number}", listen, settings, **more)
 
 
