@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test chaos format clean
+.PHONY: run test check chaos format clean
 
 run: .venv/.installed
 	$(BIN)/peerloom run
@@ -13,6 +13,11 @@ test: .venv/.installed-for-tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadfile -m ''
+
+# The quick tests alone, for while you work: under three minutes on two cores.
+check: .venv/.installed-for-tests
+	$(BIN)/ruff check
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadfile
 
 # Faults on purpose: kills, partitions, floods, full disks. Up to half an hour; some need root. `make chaos WITH="--quick --only 1 3"`

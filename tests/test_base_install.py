@@ -13,6 +13,8 @@ import pytest
 import peerloom
 from peerloom.cli.doctor import _Wanted, doctor_command
 
+pytestmark = pytest.mark.slow  # starts processes, or runs for long
+
 ROOT = Path(peerloom.__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {"resvg-py": "resvg_py", "tomli-w": "tomli_w"}  # where the name to import is another than the package's

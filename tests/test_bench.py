@@ -38,6 +38,7 @@ def test_a_contender_that_computes_something_else_is_caught(monkeypatch):
         check("softmax-10", CASES["softmax-10"])
 
 
+@pytest.mark.slow
 def test_the_document_is_json_and_can_be_shown():
     document = bench.run(["softmax-10", "startup"], seconds=0.3)
     assert json.loads(json.dumps(document)) == document

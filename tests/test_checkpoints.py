@@ -27,6 +27,8 @@ from peerloom.runs import RunFolder
 from peerloom.runtime import Session, StopRule, build_port, simulation
 from peerloom.runtime.shards import run_sharded
 
+pytestmark = pytest.mark.slow  # starts processes, or runs for long
+
 OLD = Path(__file__).parent / "data" / "run-0.1"
 
 

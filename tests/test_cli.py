@@ -76,6 +76,7 @@ def test_json_is_one_document_and_nothing_else(place):
     assert table["round"].max() == 4
 
 
+@pytest.mark.slow
 def test_own_code_is_found_in_the_working_directory_or_where_path_says(place):
     (place / "code").mkdir()
     (place / "code" / "own_model.py").write_text("from torch import nn\ndef net():\n    return nn.Linear(64, 10)\n")
@@ -94,6 +95,7 @@ def test_own_code_is_found_in_the_working_directory_or_where_path_says(place):
     assert peerloom("list", "rates", cwd=place, more=installed).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_kept_config_repeats_the_run(place):
     peerloom("run", "small.toml", "--out", "out", cwd=place)
     again = peerloom("run", "out/DSpodFL-seed2/config.toml", "--out", "again", cwd=place)
@@ -104,6 +106,7 @@ def test_a_kept_config_repeats_the_run(place):
     assert (first / "config.toml").read_text() == (second / "config.toml").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_comparison_is_resumed_to_the_same_numbers(place, number):
     words = ["run", "small.toml", "--set", "rounds=3000", "--set", "evaluate.every=500"]
@@ -128,6 +131,7 @@ def test_an_interrupted_comparison_is_resumed_to_the_same_numbers(place, number)
         assert one.drop("seconds").equals(two.drop("seconds")), folder.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -169,6 +173,7 @@ def test_an_interruption_is_said(monkeypatch, capsys):
     assert "Interrupted." in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_divergence_is_exit_code_3_and_spares_the_others(place):
     steep = ["--set", "problem={name='Quadratic', A=[[[1.0]], [[1.0]], [[1.0]], [[1.0]]], b=[[1.0], [1.0], [1.0], [1.0]]}"]
     done = peerloom("run", "small.toml", *steep, "--set", "algorithms.DGD.lr=1e30", "--out", "out", cwd=place)
@@ -177,6 +182,7 @@ def test_divergence_is_exit_code_3_and_spares_the_others(place):
     assert json.loads((place / "out" / "DSpodFL-seed2" / "run.json").read_text())["status"] == "done"
 
 
+@pytest.mark.slow
 def test_report_of_folders(place):
     peerloom("run", "small.toml", "--out", "out", cwd=place)
     done = peerloom("report", "out/DSpodFL-seed1", "out/DGD-seed1", "-o", "both.html", "--json", cwd=place)
@@ -185,6 +191,7 @@ def test_report_of_folders(place):
     assert (place / "both.html").exists()
 
 
+@pytest.mark.slow
 def test_list_and_doctor(place):
     every = json.loads(peerloom("list", "--json", cwd=place).stdout)
     assert "DSpodFL" in every["algorithms"]

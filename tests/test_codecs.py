@@ -80,6 +80,7 @@ def test_the_laws(codec, n, seed):
     check_codec(codec, n, seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", EVERY, ids=repr)
 def test_the_laws_hold_for_long_rows_and_several_threads(codec):
     """Torch sums a single long row in parts, one per thread, unless it is kept from it."""
@@ -223,6 +224,7 @@ def test_a_mask_needs_no_seed():
     assert mask.sum(dim=1).tolist() == [12] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule", [pl.algorithms.DSGT(0.05), pl.algorithms.Depositum(0.05, 1.0, 0.3), pl.algorithms.KGT(0.02)]
 )

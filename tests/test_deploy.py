@@ -26,6 +26,8 @@ from peerloom.peers.metrics import METRICS
 from peerloom.peers.samples import with_samples
 from peerloom.runtime import iterate
 
+pytestmark = pytest.mark.slow  # starts processes, or runs for long
+
 DOC = Path(__file__).parent.parent / "docs" / "deploy.md"
 SITES = {
     "cleveland": "processed.cleveland.data",

@@ -63,6 +63,7 @@ def test_trackers_sum_to_the_last_gradients():
         assert torch.allclose(state.y.sum(dim=0), state.g.sum(dim=0), atol=1e-11)
 
 
+@pytest.mark.slow
 def test_it_reaches_the_optimum():
     result = pl.simulate(experiment(rounds=40_000, lr=0.02, gamma=0.5, links=1.0))
     assert np.abs(result.x.numpy() - PROBLEM.solution()).max() < 1e-6

@@ -222,6 +222,7 @@ def test_asynchronous_peers_see_the_newest(pair):
     assert tally.superseded > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [1, 4, 20])
 def test_a_peer_that_runs_ahead_waits_without_being_taken_for_dead(window, tmp_path, ports, quick):
     roster = federation(2, [(0, 1)], ports)

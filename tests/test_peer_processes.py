@@ -17,6 +17,8 @@ from peerloom.transport import read_history
 from tests.doubles.checker import check_histories
 from tests.doubles.failpoints import arm
 
+pytestmark = pytest.mark.slow  # starts processes, or runs for long
+
 COUNT = 3
 SCRIPT = Path(__file__).parent / "peer_process.py"
 

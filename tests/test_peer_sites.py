@@ -36,6 +36,8 @@ from peerloom.problems.own import fill
 from peerloom.runtime import prepare_process
 from peerloom.transport import Home, Identity, Member, Roster
 
+pytestmark = pytest.mark.slow  # starts processes, or runs for long
+
 NET = """
 import torch
 

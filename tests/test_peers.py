@@ -42,6 +42,8 @@ from peerloom.transport import Home, Link, LinkState, Member, Parcel, Roster, Ru
 from peerloom.transport.files import append_lines, read_lines
 from tests.doubles.memory import CrashedError, Faults, MemoryNetwork
 
+pytestmark = pytest.mark.slow  # starts processes, or runs for long
+
 MESSAGES = {"CHOCO": SignTopK(0.4), "ANQNIDS": ANQ(), "PaME": Coordinates(0.5), "SpodGT": Coordinates(0.5)}
 
 

@@ -15,6 +15,8 @@ from peerloom.core import ConfigError, DivergedError
 from peerloom.runs import RunFolder, folder_name, simulate
 from peerloom.runs.pool import Job, run_jobs
 
+pytestmark = pytest.mark.slow  # starts processes, or runs for long
+
 
 def table(rounds, seeds=(1, 2)):
     return {

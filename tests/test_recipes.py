@@ -41,6 +41,7 @@ def carried_out(recipe, form, folder):
     return runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("paper", "figure"), ALL)
 def test_every_recipe_runs_in_its_tiny_form_and_decides_nothing(paper, figure, tmp_path):
     recipe, form = RECIPES[paper][figure], Form(tiny=True)
@@ -293,6 +294,7 @@ def test_the_same_figure_twice_has_its_own_pictures_and_is_counted_once(tmp_path
     assert "Decided by one seed: 0." in text
 
 
+@pytest.mark.slow
 def test_the_command_takes_its_options(tmp_path):
     words = [
         "reproduce",

@@ -15,6 +15,8 @@ from peerloom.peers.shape import Shape
 from peerloom.transport import RunIdentity, Settings, StopRequested
 from tests.doubles.memory import CrashedError, MemoryNetwork
 
+pytestmark = pytest.mark.slow  # starts processes, or runs for long
+
 BODY = np.zeros(8, np.uint8)
 LONG = 500.0  # seconds of the network's own clock: a deadline that nobody who runs ever misses
 

@@ -37,6 +37,8 @@ from peerloom.transport import (
 )
 from tests.doubles.memory import Faults, MemoryNetwork
 
+pytestmark = pytest.mark.slow  # starts processes, or runs for long
+
 RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 BOTH = [*RING, *((b, a) for a, b in RING)]
 

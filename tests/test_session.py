@@ -118,6 +118,7 @@ def test_engines_refuse_what_they_cannot_judge_before_anything_starts(given, tmp
         run_sharded(exp, [[0, 1], [2, 3, 4]])
 
 
+@pytest.mark.slow
 def test_up_refuses_before_it_makes_a_folder(tmp_path):
     out = tmp_path / "out"
     words = ["up", "--set", "until_delay=5.0", "--out", str(out)]

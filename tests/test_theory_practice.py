@@ -93,6 +93,7 @@ def test_many_rounds_of_random_mixing_shrink_at_the_lasting_rate():
         within(sizes[:, t] / 5, floor.consensus)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_dspodfl_on_quadratics_follows_its_exact_moments_and_settles_at_its_floor(noise):
     graph, problem = graphs.ring(4), quadratic(4, n=2, seed=5, noise=noise)
