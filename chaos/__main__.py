@@ -12,6 +12,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from peerloom.runtime import prepare_process
+
 from .figures import Scenario, SkippedError, Stage
 from .scenarios import SCENARIOS
 from .table import Outcome, markdown, on_screen, write_into
@@ -56,6 +58,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="shorter faults, fewer repetitions")
     parser.add_argument("--write", type=Path, metavar="DOCUMENT", help="put the table between the marks of this file")
     asked = parser.parse_args(words)
+    prepare_process(threads=1, keep_memory=False)  # before torch computes: as peers add, so does what they are compared with
     logging.getLogger("peerloom").addHandler(logging.NullHandler())  # what peers say of faults is no news here
     console, begin = Console(), time.monotonic()
     outcomes = list[Outcome]()
