@@ -1,5 +1,6 @@
 """What the documents show works as shown."""
 
+import pkgutil
 import re
 import sys
 import tomllib
@@ -9,6 +10,7 @@ import pytest
 
 import peerloom as pl
 from peerloom.config import comparison_from
+from peerloom.core import Port
 from peerloom.datasets import CATALOGUE, locate
 from peerloom.measures import DIAGNOSTICS, METRICS
 from peerloom.problems import DATA
@@ -106,3 +108,33 @@ def test_the_page_on_metrics_names_every_column():
     text = (ROOT / "docs" / "metrics.md").read_text()
     for name, meaning in (METRICS | DIAGNOSTICS).items():
         assert f"| `{name}` | {meaning} |" in text
+
+
+def test_the_architecture_page_lists_the_port_and_stays_short():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    calls = {name for name in vars(Port) if not name.startswith("_")}
+    assert set(re.findall(r"^\| `port\.(\w+)", text, flags=re.M)) == calls
+    assert len(re.findall(r"\w[\w'.,-]*", text)) < 2300, "fifteen minutes; the rest belongs on the rooms' pages"
+
+
+def test_every_room_has_a_page_that_names_files_that_exist():
+    pages = {path.stem: path.read_text() for path in (ROOT / "docs" / "rooms").glob("*.md")}
+    for room in (info.name for info in pkgutil.iter_modules(pl.__path__) if info.name != "__main__"):
+        folder = Path(pl.__file__).parent / room
+        if not folder.is_dir():
+            assert any(f"`{room}`" in text for text in pages.values()), f"no page names {room}"
+            continue
+        files = re.findall(r"^\|([^|]*\.py`[^|]*)\|", pages[room], flags=re.M)
+        for name in re.findall(r"`([\w/]+\.py)`", " ".join(files)):
+            assert (folder / name).exists(), f"docs/rooms/{room}.md: there is no {name}"
+
+
+def test_every_decision_is_listed_and_says_why():
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"):
+        text = path.read_text()
+        assert f"({path.name})" in index
+        assert f"[{text.splitlines()[0].removeprefix('# ').replace('.', '', 1)}]" in index
+        assert re.match(r"# \d{3}\. .+\n\n20\d\d-\d\d-\d\d", text)
+        assert "**Context.**" in text
+        assert "**Decision" in text

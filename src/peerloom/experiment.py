@@ -21,8 +21,7 @@ from .schedules import Always, Measured, Replay, is_measured, planned, with_meas
 __all__ = ["Evaluate", "Experiment"]
 
 
-# Evaluations of a run by default: 10,000 rounds of ten linear models on Fashion-MNIST then take 13 % of their time for being
-# judged on the 10,000 test images, and with twice as many 23 %.
+# Evaluations of a run by default; what they cost: docs/decisions/016-evaluation-cost.md.
 _TIMES = 50
 
 

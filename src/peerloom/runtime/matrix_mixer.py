@@ -23,7 +23,7 @@ class MatrixMixer:
     diagonal; a link that did not fire is a zero in it, so only the values change from round to round.
     """
 
-    # Measured on two cores: a dense product wins below 48 rows, and wherever more than a sixth of the matrix is filled.
+    # Where a sparse product wins: docs/decisions/008-two-mixers.md.
     SPARSE_FROM, SPARSE_BELOW = 48, 1 / 6
     COLUMNS = 4096  # of a sparse product at a time, so that the rows it reads again and again stay in cache
 
