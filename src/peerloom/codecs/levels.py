@@ -91,9 +91,13 @@ class Quantised:
         return n * self.word + 64
 
     def check(self, body: Body, n: int, dtype: torch.dtype) -> None:
-        """Judge length, levels, and that the norm is finite."""
-        check_finite(read(body, number_of(dtype), 1))
-        self._unpack(body, number_of(dtype), n)
+        """Judge length, levels, and that norm and values are finite."""
+        norm = read(body, number_of(dtype), 1)
+        check_finite(norm)
+        levels = self._unpack(body, number_of(dtype), n)
+        size = self._size(torch.from_numpy(np.abs(norm)), n)
+        if not torch.isfinite(size * int(np.abs(levels).max(initial=0))).all():
+            raise CodecError("not_finite")
 
     @property
     def _furthest(self) -> int:

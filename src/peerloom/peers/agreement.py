@@ -43,7 +43,7 @@ _TOO_LIGHT = 1e-6  # a value whose weight is smaller says nothing yet
 
 def agreement_channel(n: int) -> Channel:
     """What travels: sketch, deviation, weight, and the version of the roster."""
-    return float_channel("float64", [min(n, PLACES) + 3])
+    return float_channel("float64", [min(n, PLACES) + 3], mix_index=-1)
 
 
 class Sketch:

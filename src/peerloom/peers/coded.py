@@ -17,7 +17,9 @@ __all__ = ["coded_channel"]
 _ANY = np.zeros(1, np.int64)
 
 
-def coded_channel(codec: Codec, parts: tuple[Part, ...], dtype: str, largest_norm: float | None = None) -> Channel:
+def coded_channel(
+    codec: Codec, parts: tuple[Part, ...], dtype: str, mix_index: int, largest_norm: float | None = None
+) -> Channel:
     """Return the channel of one mixing. A neighbour's message is judged before it is acknowledged."""
     number: torch.dtype = getattr(torch, dtype)
 
@@ -31,7 +33,7 @@ def coded_channel(codec: Codec, parts: tuple[Part, ...], dtype: str, largest_nor
             raise RefusedError(error.reason) from error
 
     form = f"{codec!r} {dtype} {' '.join(str(part.width) for part in parts)}"
-    return Channel(longest_message(codec, parts, number), check, form)
+    return Channel(longest_message(codec, parts, number), check, form, mix_index)
 
 
 def _check_norm(codec: Codec, bodies: list[np.ndarray], parts: tuple[Part, ...], dtype: torch.dtype, largest: float) -> None:

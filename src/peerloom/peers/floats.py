@@ -31,11 +31,13 @@ def from_body(body: Body, dtype: str) -> NDArray[Any]:
     return body.view(np.dtype(dtype).newbyteorder("<"))
 
 
-def float_channel(dtype: str, lengths: Iterable[int], largest_norm: float | None = None) -> Channel:
+def float_channel(
+    dtype: str, lengths: Iterable[int], largest_norm: float | None = None, mix_index: int | None = None
+) -> Channel:
     """A channel for rows of one dtype whose length is one of these."""
     number, agreed = np.dtype(dtype), sorted(set(lengths))
     check = FloatCheck(dtype, agreed, largest_norm)
-    return Channel(number.itemsize * agreed[-1], check, f"{dtype} {' '.join(map(str, agreed))}")
+    return Channel(number.itemsize * agreed[-1], check, f"{dtype} {' '.join(map(str, agreed))}", mix_index)
 
 
 class FloatCheck:

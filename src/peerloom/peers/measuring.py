@@ -48,7 +48,8 @@ def probes(exp: Experiment, shape: Shape) -> dict[int, Channel]:
     if not exp.measures:
         return {}
     largest = max(channel.longest for channel in shape.channels.values())
-    return {TABLE: float_channel("float64", [_places(exp.graph)]), PROBE: Channel(largest, None, "probe")}
+    table = float_channel("float64", [_places(exp.graph)], mix_index=-1)
+    return {TABLE: table, PROBE: Channel(largest, None, "probe", mix_index=-1)}
 
 
 @torch.no_grad()

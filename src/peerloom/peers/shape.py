@@ -80,8 +80,10 @@ class Shape:
     def channels(self) -> dict[int, Channel]:
         """What may travel: every mixing of a round has its own."""
         if self.free:
-            return {turn: float_channel("float64", [self.free_width(turn)], self.largest_norm) for turn in self.parts}
-        return {turn: coded_channel(self.codec, parts, self.dtype, self.largest_norm) for turn, parts in self.parts.items()}
+            return {turn: float_channel("float64", [self.free_width(turn)], self.largest_norm, -1) for turn in self.parts}
+        return {
+            turn: coded_channel(self.codec, parts, self.dtype, turn, self.largest_norm) for turn, parts in self.parts.items()
+        }
 
     def free_width(self, turn: int) -> int:
         """Numbers of a parcel where peers wait for nobody: models that flow travel with what was moved so far."""

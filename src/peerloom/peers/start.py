@@ -244,6 +244,7 @@ def serve(folder: Path, file: Path, site: Site = _USUAL, *, log_json: bool = Fal
         log.introduce(home.name, home.roster)
         exp = signed_experiment(home, file, site.code or SiteCode(folder))
         start_peer(home, exp, site, observers=[log.observe], stop=stop)
+        log.close()
     except StopRequested:
         return 130
     except PeerloomError as error:

@@ -229,6 +229,7 @@ class EventLog:
     def __init__(self, write: Callable[[str], None], as_json: bool = False) -> None:
         self._write, self._as_json = write, as_json
         self._peer, self._roster = "", None  # type: tuple[str, Roster | None]
+        self._end = ""
 
     def introduce(self, peer: str, roster: Roster) -> None:
         """Say whose log it is, and by which names others are called."""
@@ -242,7 +243,11 @@ class EventLog:
                 self.say(event.kind, text, about)
             case Finished(t, why):
                 how = "done" if why == "rounds" else "stopped; the same command goes on from here"
-                self.say("end", f"{self._peer}: round {t}, {how}")
+                self._end = f"{self._peer}: round {t}, {how}"
+
+    def close(self) -> None:
+        """Write how the run ended, once its links are closed and nothing more can happen."""
+        self.say("end", self._end)
 
     def say(self, kind: str, text: str, about: str = "") -> None:
         """Write one line."""

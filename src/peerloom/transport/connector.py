@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
 import time
@@ -22,6 +23,7 @@ from .types import RefusedError
 __all__ = ["Connector"]
 
 _jitter = SystemRandom()
+_log = logging.getLogger("peerloom.transport")
 
 
 class Connector:
@@ -92,6 +94,11 @@ class Connector:
             except (OSError, PeerError) as error:
                 self._fail(peer, error)
                 wait, pause = pause * _jitter.uniform(0.5, 1.0), min(2 * pause, longest)
+            except Exception:  # noqa: BLE001  (logged)
+                # Whatever a peer says, it must not end this thread: nobody would dial it any more.
+                _log.exception("Dialling %s failed by a fault of the program.", peer[:7])
+                self._table.not_reached(peer, "other")
+                wait = longest * _jitter.uniform(0.5, 1.0)
 
     def _goes_on(self, peer: str, seconds: float) -> bool:
         """After a pause, whether there is still something to do; if not, this thread is forgotten."""

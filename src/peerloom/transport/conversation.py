@@ -39,6 +39,7 @@ MAY_COME: dict[State, tuple[Kind, ...]] = {
 """What the other side may say in each state; anything else ends the connection."""
 
 _NS = 1_000_000_000
+_MOST_ANSWERS = 1024  # more than what comes with one read can ask for: who asks on without reading is cut off
 
 
 class RefusedByPeerError(ConnectionError):
@@ -112,6 +113,8 @@ class Conversation:
             return  # it was replaced, or has said goodbye: what follows is nobody's
         kind, header = frame.kind, frame.header
         self._check(kind)
+        if len(self._answers) > _MOST_ANSWERS:
+            raise FrameError("out_of_turn", "more is asked than is listened to")
         if kind in (Kind.DATA, Kind.MORE, Kind.SKIP):
             self._take_parcel(frame)
         elif kind in (Kind.ACK, Kind.REFUSE, Kind.PONG):
@@ -206,6 +209,7 @@ class Conversation:
         return 0 if self.receiver is None else self.receiver.room()
 
     def _time(self, seconds: float) -> None:
+        seconds = min(seconds, self._table.settings.dead)  # who answers late must not be waited for ever longer
         for edge in self.edges:
             edge.rtt = seconds if edge.rtt is None else 0.875 * edge.rtt + 0.125 * seconds
             self._patience = max(self._table.settings.dead, 10 * edge.rtt)

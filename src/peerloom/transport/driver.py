@@ -55,7 +55,7 @@ class TlsDriver:
     def __init__(self, table: LinkTable, credentials: Credentials, listen: tuple[str, int]) -> None:
         self._table = table
         self._connector = Connector(table, credentials, self._add)
-        self._listener = Listener(table, credentials, self._add, listen)
+        self._listener = Listener(table, credentials, self._add, self._connector.want, listen)
         small = table.longest <= table.settings.large
         many = 1 if small else max(1, min(len(table.peers()), os.cpu_count() or 1))
         self._loops = [Loop(table, self._ended) for _ in range(many)]

@@ -120,6 +120,8 @@ class Greetings:
         table, pair = self._table, self._pair(talk.peer)
         if not self.open:
             raise ConnectionError("stopped")
+        if not talk.fits():
+            raise ConnectionError("the roster changed during the greeting")
         old, again = pair.current, pair.incarnation == said["incarnation"]
         pair.current = talk
         pair.incarnation, pair.process_nonce = said["incarnation"], said["process_nonce"]

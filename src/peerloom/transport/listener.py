@@ -33,9 +33,10 @@ class Listener:
         table: LinkTable,
         credentials: Credentials,
         add: Callable[[Connection], None],
+        lost: Callable[[str], None],
         listen: tuple[str, int],
     ) -> None:
-        self._table, self._credentials, self._add = table, credentials, add
+        self._table, self._credentials, self._add, self._lost = table, credentials, add, lost
         try:
             family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
             self._socket = socket.create_server(listen, family=family, backlog=_BACKLOG)
@@ -136,6 +137,7 @@ class Listener:
                 connection.greet(late)
             except BaseException as error:
                 table.ended(connection.conversation, reason_of(error))
+                self._lost(peer)  # it may have been current for a moment, so that nobody dialled any more
                 raise
         except BaseException as error:
             self._refuse(peer, sock, error, late)

@@ -17,7 +17,7 @@ import numpy as np
 from .frames import SEGMENT, FrameError, Head, Kind, encode
 from .inbox import Inbox
 from .parser import Frame
-from .types import Body, Parcel, RefusedError
+from .types import Body, Channel, Parcel, RefusedError
 
 if TYPE_CHECKING:
     from .links import LinkTable
@@ -94,7 +94,7 @@ class Receiver:
             raise FrameError("out_of_turn", "another incarnation than the greeting's")
         channel = table.run.channels.get(header["channel"])
         try:
-            if channel is None or header["length"] > channel.longest:
+            if channel is None or header["length"] > channel.longest or _misplaced(channel, header):
                 raise RefusedError("wrong_shape")
             with table.lock:
                 order = (header["incarnation"], header["seq"])
@@ -205,3 +205,8 @@ class Receiver:
         if inbox is None:  # a newer roster took the link away, and the other side does not know yet
             raise RefusedError("no_link")
         return inbox
+
+
+def _misplaced(channel: Channel, header: dict[str, Any]) -> bool:
+    """Whether an ordered parcel says that it belongs to a mixing which is not its channel's."""
+    return header["mode"] == "ordered" and channel.mix_index not in (None, header["mix_index"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import math
@@ -249,9 +248,9 @@ class Roster:
                 signature=signature,
                 file=_digest(content["file"]) if "file" in content else "",
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
+            roster.verify(founder)
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             raise PeerError(f"This is no roster that this version of Peerloom reads ({error}).") from None
-        roster.verify(founder)
         return roster
 
     def _content(self) -> dict[str, Any]:

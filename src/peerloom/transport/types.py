@@ -60,12 +60,15 @@ class Channel:
 
     A longer body is refused before memory is allocated for it. `check` judges a whole body before it is
     acknowledged: it returns, or raises `RefusedError` with a reason. `form` describes the bodies in a few
-    words; peers whose forms differ do not talk to each other.
+    words; peers whose forms differ do not talk to each other. Ordered parcels on a channel are those of one
+    mixing of a round, `mix_index`, so that none is taken for what another channel's check has judged: -1
+    for a channel that carries no ordered parcels, None for one that carries those of any mixing.
     """
 
     longest: int
     check: Check | None = field(compare=False)
     form: str
+    mix_index: int | None = None
 
     def __post_init__(self) -> None:
         if self.longest < 0:
