@@ -261,6 +261,7 @@ def test_the_words_of_the_transport_are_events_and_the_log_says_them(tmp_path):
         log.observe(found)
     log.observe(RoundDone(3, 0.1))
     log.observe(Finished(9, "asked"))
+    log.close()
     told = [json.loads(line) for line in lines]
     assert [line["kind"] for line in told] == [*kinds, "end"]
     assert told[0]["text"] == "text of up"
