@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from federation import QUICK, endpoint, federation, free_ports, identity, until
 
 from peerloom.codecs import Quantised
@@ -68,17 +69,17 @@ def test_who_asks_on_without_reading_is_cut_off(tmp_path):
             ask(_MOST_ANSWERS)
 
 
-def test_a_roster_that_raises_does_not_end_the_dialling(tmp_path, monkeypatch):
+def test_a_fault_while_dialling_does_not_end_the_dialling(tmp_path, monkeypatch):
     ports = free_ports(2)
     roster = federation(2, [(0, 1), (1, 0)], ports)
     failures = []
 
-    def brought(self, data):
+    def fails(self, peer):
         failures.append(threading.current_thread().name)
         raise TypeError("a fault of the program")
 
     with endpoint(0, roster, tmp_path, ports[0]) as one:
-        monkeypatch.setattr("peerloom.transport.connector.Connector._dial", brought)
+        monkeypatch.setattr("peerloom.transport.connector.Connector._dial", fails)
         assert until(lambda: len(failures) >= 2, 10.0), "it is dialled again after a fault"
         monkeypatch.undo()
         with endpoint(1, roster, tmp_path, ports[1]):
@@ -87,8 +88,6 @@ def test_a_roster_that_raises_does_not_end_the_dialling(tmp_path, monkeypatch):
 
 def test_a_norm_whose_levels_overflow_is_refused():
     body = np.frombuffer(np.float32(3.4e38).tobytes() + b"\0", np.uint8)
-    import torch
-
     with pytest.raises(CodecError, match="not_finite"):
         Quantised(5).check(body, 1, torch.float32)
 
