@@ -43,7 +43,9 @@ def play(scenario: Scenario, quick: bool, console: Console | None = None) -> Out
         except Exception as error:  # noqa: BLE001  (the other scenarios are still worth running)
             if console is not None:
                 console.print_exception()
-            return Outcome(scenario, time.monotonic() - begin, failed=f"{type(error).__name__}: {error}")
+            return Outcome(
+                scenario, time.monotonic() - begin, failed=f"{type(error).__name__}: {error}"
+            )
         finally:
             if status is not None:
                 status.stop()
@@ -54,12 +56,28 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m chaos", description="Faults on purpose, and what the peers make of them."
     )
-    parser.add_argument("--only", type=int, nargs="+", choices=sorted(SCENARIOS), metavar="N", help="these scenarios")
+    parser.add_argument(
+        "--only",
+        type=int,
+        nargs="+",
+        choices=sorted(SCENARIOS),
+        metavar="N",
+        help="these scenarios",
+    )
     parser.add_argument("--quick", action="store_true", help="shorter faults, fewer repetitions")
-    parser.add_argument("--write", type=Path, metavar="DOCUMENT", help="put the table between the marks of this file")
+    parser.add_argument(
+        "--write",
+        type=Path,
+        metavar="DOCUMENT",
+        help="put the table between the marks of this file",
+    )
     asked = parser.parse_args(words)
-    prepare_process(threads=1, keep_memory=False)  # before torch computes: as peers add, so does what they are compared with
-    logging.getLogger("peerloom").addHandler(logging.NullHandler())  # what peers say of faults is no news here
+    prepare_process(
+        threads=1, keep_memory=False
+    )  # before torch computes: as peers add, so does what they are compared with
+    logging.getLogger("peerloom").addHandler(
+        logging.NullHandler()
+    )  # what peers say of faults is no news here
     console, begin = Console(), time.monotonic()
     outcomes = list[Outcome]()
     for number in asked.only or sorted(SCENARIOS):
@@ -68,7 +86,10 @@ def main(words: list[str] | None = None) -> int:
             continue
         outcomes.append(play(SCENARIOS[number], asked.quick, console))
         last = outcomes[-1]
-        console.print(f"{number:>2} {last.scenario.title}: {last.verdict} ({last.seconds:.0f} s)", highlight=False)
+        console.print(
+            f"{number:>2} {last.scenario.title}: {last.verdict} ({last.seconds:.0f} s)",
+            highlight=False,
+        )
         if asked.write is not None:  # after each: whoever interrupts it keeps what there is
             write_into(asked.write, markdown(outcomes, asked.quick))
     console.print(on_screen(outcomes))
@@ -76,5 +97,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no peer stays behind
+    signal.signal(
+        signal.SIGTERM, lambda number, frame: sys.exit(128 + number)
+    )  # so that no peer stays behind
     sys.exit(main())

@@ -60,7 +60,9 @@ def identity(number: int) -> Identity:
     folder = Path(tempfile.mkdtemp(prefix="peerloom-key-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     key = ec.derive_private_key(1000 + number, ec.SECP256R1())
-    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     (folder / "identity.key").touch(0o600)
     (folder / "identity.key").write_bytes(secret)
     (folder / "identity.crt").write_bytes(self_signed(key))
@@ -70,28 +72,41 @@ def identity(number: int) -> Identity:
 def free_ports(count: int) -> list[int]:
     """Ports that are free now, all held at once so that none is given twice."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        sockets = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
         return [each.getsockname()[1] for each in sockets]
 
 
-def federation(count: int, pairs: Iterable[tuple[int, int]], addresses: Sequence[str], **changes: Any) -> Roster:
+def federation(
+    count: int, pairs: Iterable[tuple[int, int]], addresses: Sequence[str], **changes: Any
+) -> Roster:
     """A signed roster of `count` members with these directed links (source, target); without an address one only dials."""
     ids = [identity(number) for number in range(count)]
     places = [(address,) if address else () for address in addresses]
-    members = tuple(Member(f"peer-{k}", ids[k].certificate.decode(), places[k]) for k in range(count))
+    members = tuple(
+        Member(f"peer-{k}", ids[k].certificate.decode(), places[k]) for k in range(count)
+    )
     links = tuple(Link(ids[a].id, ids[b].id, 0.25, 0.25) for a, b in pairs)
     return Roster(ids[0].id, 1, 0, members, links, **changes).signed(ids[0])
 
 
 def endpoint(
-    number: int, roster: Roster, folder: Path, run: RunIdentity = RUN, settings: Settings = QUICK, **more: Any
+    number: int,
+    roster: Roster,
+    folder: Path,
+    run: RunIdentity = RUN,
+    settings: Settings = QUICK,
+    **more: Any,
 ) -> Endpoint:
     """The end of one member, listening where the roster says unless `listen` says otherwise."""
     if "listen" not in more:
         host, _, port = roster.members[number].addresses[0].rpartition(":")
         more["listen"] = (host, int(port))
     listen = more.pop("listen")
-    return Endpoint(identity(number), roster, run, folder / f"state-{number}", listen, settings, **more)
+    return Endpoint(
+        identity(number), roster, run, folder / f"state-{number}", listen, settings, **more
+    )
 
 
 def outgoing(post: Endpoint) -> LinkState:
@@ -111,7 +126,11 @@ def parcel(round: int, length: int = FLOATS) -> Parcel:
 
 def holds(got: object, round: int) -> bool:
     """Whether this is the parcel of that round, whole."""
-    return isinstance(got, Parcel) and got.round == round and bool((from_body(got.body, "float32") == round).all())
+    return (
+        isinstance(got, Parcel)
+        and got.round == round
+        and bool((from_body(got.body, "float32") == round).all())
+    )
 
 
 def until(condition: Callable[[], object], seconds: float = 5.0, every: float = 0.005) -> bool:
@@ -124,7 +143,9 @@ def until(condition: Callable[[], object], seconds: float = 5.0, every: float = 
     return bool(condition())
 
 
-def through(a: Endpoint, b: Endpoint, rounds: Iterable[int], seconds: float, ahead: int = 8) -> tuple[int, Tally]:
+def through(
+    a: Endpoint, b: Endpoint, rounds: Iterable[int], seconds: float, ahead: int = 8
+) -> tuple[int, Tally]:
     """Send rounds from a to b, some ahead, and take each: how many came whole and in order, and the sender's account."""
     rounds, right = list(rounds), 0
     end = time.monotonic() + seconds

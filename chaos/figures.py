@@ -6,7 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Figure", "Scenario", "SkippedError", "Stage", "at_least", "at_most", "exactly", "shown", "told"]
+__all__ = [
+    "Figure",
+    "Scenario",
+    "SkippedError",
+    "Stage",
+    "at_least",
+    "at_most",
+    "exactly",
+    "shown",
+    "told",
+]
 
 Value = float | int | str
 

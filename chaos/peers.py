@@ -38,7 +38,9 @@ Event = dict[str, Any]
 _SAMPLES = 20  # of each peer
 
 
-def experiment(rounds: int, rule: str = "SpodGT", clients: int = 4, features: int = 600, graph: str = "ring") -> Experiment:
+def experiment(
+    rounds: int, rule: str = "SpodGT", clients: int = 4, features: int = 600, graph: str = "ring"
+) -> Experiment:
     """Least squares in float64, exact gradients; gradient tracking by default, since it forgives no lost message."""
     smoothness = (features**0.5 + _SAMPLES**0.5) ** 2 / _SAMPLES  # of normal samples, nearly always
     text = f"""
@@ -67,7 +69,9 @@ def gradients(exp: Experiment, x: torch.Tensor) -> torch.Tensor:
 
 def gradient_left(exp: Experiment, models: torch.Tensor) -> float:
     """The length of the sum of all gradients at the mean of these models, where it was at the start being 1."""
-    now, before = (gradients(exp, x).sum(dim=0).norm() for x in (models.mean(dim=0), exp.start([0])))
+    now, before = (
+        gradients(exp, x).sum(dim=0).norm() for x in (models.mean(dim=0), exp.start([0]))
+    )
     return float(now / before)
 
 
@@ -75,7 +79,12 @@ class Peers:
     """All rows of an experiment. Use it in a `with`: whatever happens, no process stays behind."""
 
     def __init__(
-        self, exp: Experiment, folder: Path, *options: str, history: bool = True, homes: list[Home] | None = None
+        self,
+        exp: Experiment,
+        folder: Path,
+        *options: str,
+        history: bool = True,
+        homes: list[Home] | None = None,
     ) -> None:
         run = RunFolder.create(folder / "run", exp)
         self.exp, self.file = run.experiment(), run.config
@@ -145,7 +154,9 @@ class Peers:
             if row == but:
                 continue
             if code := process.wait(max(0.0, end - time.monotonic())):
-                raise RuntimeError(f"{self.homes[row].name} ended with exit code {code}: {self.log(row)[-1:]}")
+                raise RuntimeError(
+                    f"{self.homes[row].name} ended with exit code {code}: {self.log(row)[-1:]}"
+                )
 
     # -- what is known of them
 
@@ -160,13 +171,21 @@ class Peers:
 
     def reach(self, rounds: int, seconds: float = 90.0) -> None:
         """Wait until every row has told of this round."""
-        if not until(lambda: all(self.round(row) >= rounds for row in range(len(self.homes))), seconds):
-            raise RuntimeError(f"after {seconds:.0f} s the rows stand at {[self.round(k) for k in range(len(self.homes))]}")
+        if not until(
+            lambda: all(self.round(row) >= rounds for row in range(len(self.homes))), seconds
+        ):
+            raise RuntimeError(
+                f"after {seconds:.0f} s the rows stand at {[self.round(k) for k in range(len(self.homes))]}"
+            )
 
     def log(self, row: int) -> list[Event]:
         """What a row said, with times in seconds."""
         found = []
-        for line in (self.homes[row].folder / "log.txt").read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in (
+            (self.homes[row].folder / "log.txt")
+            .read_text(encoding="utf-8", errors="replace")
+            .splitlines()
+        ):
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
                 found.append(event | {"at": datetime.fromisoformat(event["at"]).timestamp()})
@@ -177,7 +196,11 @@ class Peers:
 
         def found() -> Iterator[float]:
             for event in self.log(row):
-                if event["kind"] == kind and event["about"] == self.homes[about].name and event["at"] >= since - 0.002:
+                if (
+                    event["kind"] == kind
+                    and event["about"] == self.homes[about].name
+                    and event["at"] >= since - 0.002
+                ):
                     yield event["at"]
 
         until(lambda: any(True for _ in found()), seconds)
@@ -190,7 +213,9 @@ class Peers:
 
     def complaints(self) -> list[str]:
         """What the checker finds wrong in all histories together."""
-        return check_histories({home.identity.id: self.history(row) for row, home in enumerate(self.homes)})
+        return check_histories(
+            {home.identity.id: self.history(row) for row, home in enumerate(self.homes)}
+        )
 
     def different_numbers(self) -> int:
         """How many numbers of all models differ from those of a run that nobody disturbed."""

@@ -28,7 +28,13 @@ FIRST = {  # the header of a first parcel
 
 
 _attempts = itertools.count(1)  # of all connections: a process never counts back
-SIDE = {"process_nonce": 5, "attempt": 1, "last": [0, 0], "want": 0, "room": 16}  # what a greeting says of its side
+SIDE = {
+    "process_nonce": 5,
+    "attempt": 1,
+    "last": [0, 0],
+    "want": 0,
+    "room": 16,
+}  # what a greeting says of its side
 
 
 class Speaker:
@@ -38,7 +44,9 @@ class Speaker:
         self._roster, self._seq = roster, 0
         raw = socket.create_connection(("127.0.0.1", port), timeout=5)
         try:
-            self.sock = client_context(identity(number), roster).wrap_socket(raw, server_hostname="peer")
+            self.sock = client_context(identity(number), roster).wrap_socket(
+                raw, server_hostname="peer"
+            )
         except BaseException:
             raw.close()
             raise
@@ -47,7 +55,12 @@ class Speaker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.sock.close()
 
     def greet(self, **changes: Any) -> str:
@@ -61,7 +74,10 @@ class Speaker:
             **SIDE,
             "attempt": next(_attempts),
         }
-        self.frames.send(Kind.HELLO, {**hello, "roster": roster.hash, "roster_version": roster.version, **changes})
+        self.frames.send(
+            Kind.HELLO,
+            {**hello, "roster": roster.hash, "roster_version": roster.version, **changes},
+        )
         answer = self.answer(Kind.HELLO_OK, Kind.REFUSE)
         return "accepted" if answer.kind is Kind.HELLO_OK else str(answer.header["why"])
 

@@ -62,14 +62,21 @@ class Switch:
                 self._add(side)
         except OSError as error:
             self._close()
-            raise SkippedError(f"no network namespaces or TUN devices here ({error.strerror})") from None
+            raise SkippedError(
+                f"no network namespaces or TUN devices here ({error.strerror})"
+            ) from None
         self._thread = threading.Thread(target=self._run, name="switch", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._over.set()
         self._thread.join()
         self._close()
@@ -95,8 +102,15 @@ class Switch:
             try:
                 self._spaces.append(os.open("/proc/thread-self/ns/net", os.O_RDONLY))
                 self._devices.append(os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK))
-                fcntl.ioctl(self._devices[-1], _TUNSETIFF, struct.pack("16sH14x", b"side", _IFF_TUN | _IFF_NO_PI))
-                for words in (f"address add {self.address(side)}/24 dev side", "link set side txqueuelen 5000 up"):
+                fcntl.ioctl(
+                    self._devices[-1],
+                    _TUNSETIFF,
+                    struct.pack("16sH14x", b"side", _IFF_TUN | _IFF_NO_PI),
+                )
+                for words in (
+                    f"address add {self.address(side)}/24 dev side",
+                    "link set side txqueuelen 5000 up",
+                ):
                     subprocess.run(["ip", *words.split()], check=True, capture_output=True)
             finally:
                 _enter(home)
@@ -126,7 +140,11 @@ class Switch:
 
     def _due(self, source: int, packet: bytes) -> float | None:
         """When a packet arrives; None if it never does."""
-        line = self.lines.get((source, packet[19] - 1)) if len(packet) >= 20 and packet[0] >> 4 == 4 else None
+        line = (
+            self.lines.get((source, packet[19] - 1))
+            if len(packet) >= 20 and packet[0] >> 4 == 4
+            else None
+        )
         if line is None:
             return None
         now = time.monotonic()

@@ -57,7 +57,13 @@ def on_screen(outcomes: Sequence[Outcome]) -> Table:
     for outcome in outcomes:
         name = f"{outcome.scenario.number} {outcome.scenario.title} ({outcome.seconds:.0f} s)"
         for figure, target, measured, verdict in outcome.rows():
-            style = "red" if verdict.startswith(("not", "failed")) else "yellow" if verdict.startswith("skip") else ""
+            style = (
+                "red"
+                if verdict.startswith(("not", "failed"))
+                else "yellow"
+                if verdict.startswith("skip")
+                else ""
+            )
             table.add_row(name, figure, target, measured, verdict, style=style)
             name = ""
         table.add_section()
@@ -66,12 +72,17 @@ def on_screen(outcomes: Sequence[Outcome]) -> Table:
 
 def markdown(outcomes: Sequence[Outcome], quick: bool) -> str:
     """For the document, with the date and the machine."""
-    lines = [f"Measured on {datetime.now(UTC):%Y-%m-%d}{' (short form)' if quick else ''}: {machine()}.", ""]
+    lines = [
+        f"Measured on {datetime.now(UTC):%Y-%m-%d}{' (short form)' if quick else ''}: {machine()}.",
+        "",
+    ]
     lines += ["| # | scenario | figure | target | measured | |", "|---|---|---|---|---|---|"]
     for outcome in outcomes:
         number, title = str(outcome.scenario.number), outcome.scenario.title
         for row in outcome.rows():
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in (number, title, *row)) + " |")
+            lines.append(
+                "| " + " | ".join(cell.replace("|", "\\|") for cell in (number, title, *row)) + " |"
+            )
             number = title = ""
     return "\n".join(lines)
 
@@ -82,7 +93,9 @@ def write_into(path: Path, text: str) -> None:
     before, begin, rest = found.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise SystemExit(f"{path} has no place for the table: put {BEGIN} and {END} on lines of their own.")
+        raise SystemExit(
+            f"{path} has no place for the table: put {BEGIN} and {END} on lines of their own."
+        )
     path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
 
 

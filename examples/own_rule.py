@@ -35,9 +35,9 @@ class Momentum:
 
 
 if __name__ == "__main__":
-    pl.testing.check_algorithm(Momentum(lr=0.05))
+    pl.testing.check_rule(Momentum(lr=0.05))
     problem = pl.problems.Classification("softmax", batch=16)
-    for rule in (Momentum(lr=0.05), pl.algorithms.DGD(lr=0.05)):
+    for rule in (Momentum(lr=0.05), pl.rules.DGD(lr=0.05)):
         result = pl.simulate(pl.Experiment(pl.graphs.ring(8), problem, rule, rounds=100, seed=1))
         accuracy = result.metrics["mean_accuracy"][-1]
         print(f"{type(rule).__name__}: accuracy {accuracy:.2f} after 100 rounds")

@@ -8,12 +8,12 @@ import torch
 from hypothesis import strategies as st
 
 from peerloom import graphs
-from peerloom.algorithms import DSpodFL
 from peerloom.codecs import Dense
 from peerloom.core import Checkpoint, Draws, Ledger, LocalWire, Requirements
 from peerloom.datasets import CATALOGUE, locate
 from peerloom.experiment import Experiment
 from peerloom.problems import Quadratic
+from peerloom.rules import DSpodFL
 from peerloom.runtime import build_port, iterate
 from peerloom.schedules import Explicit
 
@@ -21,7 +21,9 @@ from peerloom.schedules import Explicit
 def needs_data(*names):
     """Skip a test, and say why, where these data sets are not on this machine."""
     missing = [name for name in names if locate(CATALOGUE[name]) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"not on this machine: {', '.join(missing)} (peerloom data get)")
+    return pytest.mark.skipif(
+        bool(missing), reason=f"not on this machine: {', '.join(missing)} (peerloom data get)"
+    )
 
 
 def quadratic(clients, n=3, seed=0, noise=0.0):
@@ -36,7 +38,9 @@ def experiment(graph, algorithm=None, **options):
     """An experiment on quadratics in float64, with what is not given filled in."""
     problem = options.pop("problem", None) or quadratic(graph.rows)
     options = {"rounds": 10, "dtype": "float64", **options}
-    return Experiment(graph=graph, problem=problem, algorithm=algorithm or DSpodFL(lr=0.05), **options)
+    return Experiment(
+        graph=graph, problem=problem, algorithm=algorithm or DSpodFL(lr=0.05), **options
+    )
 
 
 def final(exp, **options):
@@ -62,7 +66,9 @@ LINKS = LocalWire(Dense(), Draws(0))  # link by link, for whole rows, which need
 
 def net_with_links(graph, fires, wire):
     """A port whose links fire in every round exactly where `fires` [m, m] (receiver first) says."""
-    exp = experiment(graph, _AnyGraph(), schedule=Explicit(links=np.stack([fires, fires])), rounds=1)
+    exp = experiment(
+        graph, _AnyGraph(), schedule=Explicit(links=np.stack([fires, fires])), rounds=1
+    )
     return build_port(exp, mixer="matrix" if wire is None else "links", wire=wire)
 
 
@@ -91,7 +97,9 @@ def directed_graphs(draw, least=2, most=9):
     """Directed graphs of any shape, connected or not."""
     rows = draw(st.integers(least, most))
     pairs = [(i, j) for i in range(rows) for j in range(rows) if i != j]
-    return graphs.from_edges(rows, draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True)), directed=True)
+    return graphs.from_edges(
+        rows, draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True)), directed=True
+    )
 
 
 seeds = st.integers(0, 2**32 - 1)

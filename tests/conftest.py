@@ -40,7 +40,9 @@ def cifar10_root(tmp_path_factory):
     if not (pack.is_dir() and script.is_file() and find_spec("PIL")):
         pytest.skip("the pack of CIFAR-10 is not on this machine, or Pillow is not installed")
     root = tmp_path_factory.mktemp("cifar10")
-    subprocess.run([sys.executable, script, pack, root, "--bin"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, script, pack, root, "--bin"], check=True, stdout=subprocess.DEVNULL
+    )
     yield root
     for file in root.glob("*/*"):
         file.unlink()
@@ -59,3 +61,9 @@ def identities(tmp_path_factory):
 def _path_of_imports(monkeypatch):
     """What a test adds to the path of imports goes with it."""
     monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+@pytest.fixture
+def small_threads(monkeypatch):
+    """Processes that a test starts compute with one thread each."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -22,7 +22,11 @@ __all__ = [
 ]
 
 LENGTH = 10
-RUN = RunIdentity("run-1", "spec-1", {0: float_channel("float64", [LENGTH]), 1: float_channel("float32", [LENGTH, 20_000])})
+RUN = RunIdentity(
+    "run-1",
+    "spec-1",
+    {0: float_channel("float64", [LENGTH]), 1: float_channel("float32", [LENGTH, 20_000])},
+)
 QUICK = Settings(heartbeat=0.1, dead=1.5, backoff=(0.02, 0.1), wait=1.0, late=0.3, handshake=1.0)
 
 
@@ -40,13 +44,26 @@ def federation(count, pairs, ports=None, **changes):
 
 
 def endpoint(number, roster, folder, port, run=RUN, settings=QUICK, **more):
-    return Endpoint(identity(number), roster, run, folder / f"state-{number}", ("127.0.0.1", port), settings, **more)
+    return Endpoint(
+        identity(number),
+        roster,
+        run,
+        folder / f"state-{number}",
+        ("127.0.0.1", port),
+        settings,
+        **more,
+    )
 
 
-def parcel(round, turn=0, channel=0, value=None):
+def parcel(round, mix_index=0, channel=0, value=None):
     length = LENGTH if channel == 0 else 20_000
     dtype = np.float64 if channel == 0 else np.float32
-    return Parcel(channel, round, turn, to_body(np.full(length, round if value is None else value, dtype)))
+    return Parcel(
+        channel,
+        round,
+        mix_index,
+        to_body(np.full(length, round if value is None else value, dtype)),
+    )
 
 
 def numbers(letter):

@@ -27,7 +27,10 @@ def neighbours(network):
 def metropolis(network):
     """r_ij = 1 / (1 + max(|N_i|, |N_j|)) on links, 0 elsewhere; no diagonal (section 1.1)."""
     N, m = neighbours(network), network.rows
-    return [[1 / (1 + max(len(N[i]), len(N[j]))) if j in N[i] else 0.0 for j in range(m)] for i in range(m)]
+    return [
+        [1 / (1 + max(len(N[i]), len(N[j]))) if j in N[i] else 0.0 for j in range(m)]
+        for i in range(m)
+    ]
 
 
 def realise(W, fired, side):
@@ -35,7 +38,11 @@ def realise(W, fired, side):
     m = len(W)
     P = [[W[i][j] if i != j and fired[i][j] else 0.0 for j in range(m)] for i in range(m)]
     for i in range(m):
-        used = [P[i][j] for j in range(m) if j != i] if side == "row" else [P[j][i] for j in range(m) if j != i]
+        used = (
+            [P[i][j] for j in range(m) if j != i]
+            if side == "row"
+            else [P[j][i] for j in range(m) if j != i]
+        )
         P[i][i] = 1.0 - sum(used)
     return P
 
@@ -43,7 +50,9 @@ def realise(W, fired, side):
 def multiply(P, X):
     """P X, entry by entry."""
     m, n = len(X), len(X[0])
-    return [[math.fsum(P[i][j] * X[j][k] for j in range(m)) for k in range(n)] for i in range(len(P))]
+    return [
+        [math.fsum(P[i][j] * X[j][k] for j in range(m)) for k in range(n)] for i in range(len(P))
+    ]
 
 
 def gradient(A, b, x):
@@ -60,7 +69,9 @@ def dspodfl_step(X, R, fired, computes, A, b, alpha):
         g = gradient(A[i], b[i], X[i])
         row = []
         for k in range(n):
-            pull = math.fsum(R[i][j] * (X[j][k] - X[i][k]) for j in range(m) if j != i and fired[i][j])
+            pull = math.fsum(
+                R[i][j] * (X[j][k] - X[i][k]) for j in range(m) if j != i and fired[i][j]
+            )
             row.append(X[i][k] + pull - (alpha * g[k] if computes[i] else 0.0))
         new.append(row)
     return new
@@ -69,7 +80,9 @@ def dspodfl_step(X, R, fired, computes, A, b, alpha):
 def fired_matrix(network, live):
     """Which links fired as a table [receiver][sender]."""
     table = [[False] * network.rows for _ in range(network.rows)]
-    for source, target, on in zip(network.peers.src.tolist(), network.peers.dst.tolist(), live.tolist(), strict=True):
+    for source, target, on in zip(
+        network.peers.src.tolist(), network.peers.dst.tolist(), live.tolist(), strict=True
+    ):
         table[target][source] = on
     return table
 
@@ -128,7 +141,10 @@ def check_dspodfl(exp, path, alpha):
     for snapshot in iterate(exp, path=path):
         t = snapshot.t
         if t:
-            fired, v = fired_matrix(exp.graph, activity.links(t, "peers")), activity.nodes(t).tolist()
+            fired, v = (
+                fired_matrix(exp.graph, activity.links(t, "peers")),
+                activity.nodes(t).tolist(),
+            )
             X = dspodfl_step(X, R, fired, v, A, b, alpha(t))
         check_close(snapshot.x.numpy(), X)
 
@@ -140,14 +156,19 @@ def check_offers(graph, fires, x, pulled, pushed, averaged):
     linked[graph.peers.dst, graph.peers.src] = True
     fired = linked & fires
     a, b = np.zeros((m, m)), np.zeros((m, m))
-    a[graph.peers.dst, graph.peers.src], b[graph.peers.dst, graph.peers.src] = graph.peers.a, graph.peers.b
+    a[graph.peers.dst, graph.peers.src], b[graph.peers.dst, graph.peers.src] = (
+        graph.peers.a,
+        graph.peers.b,
+    )
     X = x.tolist()
     check_close(pulled.numpy(), multiply(realise(a.tolist(), fired, "row"), X))
     check_close(pushed.numpy(), multiply(realise(b.tolist(), fired, "column"), X))
     means = []
     for i in range(m):
         came = [X[j] for j in range(m) if fired[i][j]]
-        means.append([sum(column) / len(came) for column in zip(*came, strict=True)] if came else X[i])
+        means.append(
+            [sum(column) / len(came) for column in zip(*came, strict=True)] if came else X[i]
+        )
     check_close(averaged.numpy(), means)
 
 
@@ -167,7 +188,9 @@ def check_coins(fell, p):
     rounds = len(fell)
     spread = np.sqrt(p * (1 - p))
     off = np.abs(fell.mean(axis=0) - p) * math.sqrt(rounds)
-    assert (off <= 5 * spread + 1e-12).all(), f"frequencies {fell.mean(axis=0)} for probabilities {p}"
+    assert (off <= 5 * spread + 1e-12).all(), (
+        f"frequencies {fell.mean(axis=0)} for probabilities {p}"
+    )
     centred = fell - p
     lag = np.abs((centred[1:] * centred[:-1]).mean(axis=0)) * math.sqrt(rounds - 1)
     assert (lag <= 5 * spread**2 + 5 / math.sqrt(rounds)).all(), "a coin remembers the round before"
@@ -201,7 +224,11 @@ def degree_weights(network):
 
 def random_weights(rng, m):
     """A ring with random chords and weights of its own: A with unit row sums, B with unit column sums, the same zeros."""
-    linked = (rng.random((m, m)) < 0.4) | np.eye(m, dtype=bool) | np.roll(np.eye(m, dtype=bool), 1, axis=0)
+    linked = (
+        (rng.random((m, m)) < 0.4)
+        | np.eye(m, dtype=bool)
+        | np.roll(np.eye(m, dtype=bool), 1, axis=0)
+    )
     A, B = (linked * rng.uniform(0.1, 1.0, (m, m)) for _ in range(2))
     return A / A.sum(axis=1, keepdims=True), B / B.sum(axis=0)
 
@@ -215,7 +242,12 @@ def mixing_matrices(network, weights=None):
 
 def gradients(problem, X):
     """A_i x_i - b_i of every client."""
-    return np.array([gradient(A, b, x) for A, b, x in zip(problem.A.tolist(), problem.b.tolist(), X.tolist(), strict=True)])
+    return np.array(
+        [
+            gradient(A, b, x)
+            for A, b, x in zip(problem.A.tolist(), problem.b.tolist(), X.tolist(), strict=True)
+        ]
+    )
 
 
 def check_states(exp, path, wanted):
@@ -230,7 +262,9 @@ def check_states(exp, path, wanted):
 
 def check_runs_agree(one, other, fields=("x",), path="auto", later=0, tolerance=1e-12):
     """Round t of one run is round t + later of the other."""
-    first, second = ([snapshot.state for snapshot in iterate(exp, path=path)] for exp in (one, other))
+    first, second = (
+        [snapshot.state for snapshot in iterate(exp, path=path)] for exp in (one, other)
+    )
     assert len(first) == len(second) - later
     for ours, theirs in zip(first, second[later:], strict=True):
         for name in fields:

@@ -13,12 +13,21 @@ import time
 from pathlib import Path
 
 import numpy as np
-from federation import LENGTH, QUICK, numbers
 
 from peerloom.peers.floats import float_channel, to_body
-from peerloom.transport import Endpoint, History, Identity, Inflow, Outflow, Parcel, Roster, RunIdentity
+from peerloom.transport import (
+    Endpoint,
+    History,
+    Identity,
+    Inflow,
+    Outflow,
+    Parcel,
+    Roster,
+    RunIdentity,
+)
 from peerloom.transport.files import write_whole
 from tests.doubles.failpoints import arm
+from tests.federation import LENGTH, QUICK, numbers
 
 RUN = RunIdentity("processes", "spec", {0: float_channel("float64", [LENGTH])})
 
@@ -39,14 +48,19 @@ def main(number, folder, identity, founder, port):
             into[peer].restore(np.array(rho), tuple(order))
     history = History(folder / f"history-{number}.jsonl", me)
     state = folder / f"state-{number}"
-    with Endpoint(identity, roster, RUN, state, ("127.0.0.1", port), QUICK, history=history) as post:
+    with Endpoint(
+        identity, roster, RUN, state, ("127.0.0.1", port), QUICK, history=history
+    ) as post:
         quiet, said_last = 0, False
         while quiet < 30:
             finishing = (folder / "finish").exists()
             quiet = quiet + 1 if finishing else 0
             for peer, flow in into.items():
                 letter = post.newest(peer, 0)
-                if letter is not None and (difference := flow.receive(numbers(letter), letter.order)) is not None:
+                if (
+                    letter is not None
+                    and (difference := flow.receive(numbers(letter), letter.order)) is not None
+                ):
                     value, quiet = value + difference, 0 if difference.any() else quiet
             step += 1
             history.note("round", round=step)
@@ -74,10 +88,20 @@ def main(number, folder, identity, founder, port):
             source=source.tolist(),
             sent={peer: flow.sigma.tolist() for peer, flow in out.items()},
             got={peer: flow.rho.tolist() for peer, flow in into.items()},
-            tallies=[[link.tally.created, link.tally.balanced] for link in post.links() if link.direction == "out"],
+            tallies=[
+                [link.tally.created, link.tally.balanced]
+                for link in post.links()
+                if link.direction == "out"
+            ],
         )
 
 
 if __name__ == "__main__":
     arm(os.environ.get("PEERLOOM_FAILPOINTS", ""))
-    main(int(sys.argv[1]), Path(sys.argv[2]), Identity.load(Path(sys.argv[3])), sys.argv[4], int(sys.argv[5]))
+    main(
+        int(sys.argv[1]),
+        Path(sys.argv[2]),
+        Identity.load(Path(sys.argv[3])),
+        sys.argv[4],
+        int(sys.argv[5]),
+    )

@@ -9,4 +9,8 @@ from peerloom.transport import Home, Settings
 def run_jobs(jobs):
     """Jobs are pairs: an experiment file, and the folder of the peer that is to run its row of it."""
     for file, folder in jobs:
-        start_peer(Home.open(Path(folder)), only_experiment(Path(file)), Site(settings=Settings(backoff=(0.02, 0.2))))
+        start_peer(
+            Home.open(Path(folder)),
+            only_experiment(Path(file)),
+            Site(settings=Settings(backoff=(0.02, 0.2))),
+        )

@@ -34,7 +34,9 @@ def crowd(stage: Stage) -> list[Figure]:
         up = time.monotonic() - begin
         stage.say("training")
         if not until(lambda: _slowest(federation) > 2 * _EVERY, 180.0, every=1.0):
-            raise RuntimeError(f"the slowest has not passed round {2 * _EVERY}, it is in {_slowest(federation)}")
+            raise RuntimeError(
+                f"the slowest has not passed round {2 * _EVERY}, it is in {_slowest(federation)}"
+            )
         # Only now: to look through the memory of so many processes keeps a processor busy.
         memory = [_private(stand["pid"]) for stand in federation.status()]
         federation.wait()
@@ -42,7 +44,12 @@ def crowd(stage: Stage) -> list[Figure]:
     return [
         at_most(f"{4 * peers} links of {peers} peers are up after", up, 15.0, "s"),
         at_least("rounds per second at 40 KB", _rate(federation), 10.0),
-        at_most("memory of a peer beside what all share (Python, PyTorch)", max(memory) / 1024, 64.0, "MB"),
+        at_most(
+            "memory of a peer beside what all share (Python, PyTorch)",
+            max(memory) / 1024,
+            64.0,
+            "MB",
+        ),
         told("parcels in all", sent),
         exactly("sent = acknowledged = applied", f"{acked}, {applied}", f"{sent}, {sent}"),
     ]

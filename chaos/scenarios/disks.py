@@ -21,7 +21,10 @@ _SIZE = 16 << 20  # bytes: a few checkpoints, with what neighbours may need of t
 
 def full_and_spoilt(stage: Stage) -> list[Figure]:
     """Fill one peer's disk; when it has stopped, make room, spoil its newest checkpoint, and start it again."""
-    with Peers(experiment(rounds=1500), stage.folder, history=False) as peers, _small_disk(peers.homes[1].state) as disk:
+    with (
+        Peers(experiment(rounds=1500), stage.folder, history=False) as peers,
+        _small_disk(peers.homes[1].state) as disk,
+    ):
         stage.say("starting four peers")
         peers.start_all()
         peers.reach(150)  # three checkpoints have been written
@@ -33,7 +36,10 @@ def full_and_spoilt(stage: Stage) -> list[Figure]:
         stopped = time.time() - filled
         whole = peers.checkpoint(1)
         filler.unlink()
-        paths = sorted(peers.folder(1).glob("checkpoint-*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
+        paths = sorted(
+            peers.folder(1).glob("checkpoint-*.safetensors"),
+            key=lambda path: path.stat().st_mtime_ns,
+        )
         spoilt = bytearray(paths[-1].read_bytes())
         spoilt[len(spoilt) // 2] ^= 1
         paths[-1].write_bytes(spoilt)
@@ -43,12 +49,22 @@ def full_and_spoilt(stage: Stage) -> list[Figure]:
         peers.finish(240)
         return [
             exactly("the peer stops with exit code", code, 5),
-            exactly("it says why, and what to do", any("No space left" in text and "start" in text for text in said), True),
+            exactly(
+                "it says why, and what to do",
+                any("No space left" in text and "start" in text for text in said),
+                True,
+            ),
             told("time until it gave up", stopped, "s"),
             exactly("checkpoints that can be read then", whole is not None, True),
-            exactly("with the newest spoilt, an older one is used", bool(older and whole and older.t < whole.t), True),
             exactly(
-                "links that counted as silent, after it came back", len(read_lines(peers.folder(1) / "decisions.jsonl")), 0
+                "with the newest spoilt, an older one is used",
+                bool(older and whole and older.t < whole.t),
+                True,
+            ),
+            exactly(
+                "links that counted as silent, after it came back",
+                len(read_lines(peers.folder(1) / "decisions.jsonl")),
+                0,
             ),
             exactly("numbers that differ from an undisturbed run", peers.different_numbers(), 0),
         ]
@@ -60,9 +76,13 @@ def _small_disk(folder: Path) -> Iterator[Path]:
     folder.mkdir(exist_ok=True)
     if os.geteuid() != 0:
         raise SkippedError("mounting a small file system needs root")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "tmpfs", str(folder)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "tmpfs", str(folder)], capture_output=True
+    )
     if mounted.returncode:
-        raise SkippedError(f"no file system can be mounted here ({mounted.stderr.decode().strip()})")
+        raise SkippedError(
+            f"no file system can be mounted here ({mounted.stderr.decode().strip()})"
+        )
     try:
         yield folder
     finally:

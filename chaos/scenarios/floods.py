@@ -29,7 +29,9 @@ _WINDOW = 4.0  # seconds of each measurement
 def flooded(stage: Stage) -> list[Figure]:
     """Two honest peers exchange as fast as they can, with and without the flood, in turns; then somebody comes anew."""
     context = multiprocessing.get_context("spawn")
-    roster = federation(4, [(0, 1), (2, 1), (3, 1)], [f"127.0.0.1:{port}" for port in free_ports(4)])
+    roster = federation(
+        4, [(0, 1), (2, 1), (3, 1)], [f"127.0.0.1:{port}" for port in free_ports(4)]
+    )
     with (
         endpoint(1, roster, stage.folder) as b,
         _process(context.Process(target=_honest, args=(identity(0), roster, stage.folder))),
@@ -56,13 +58,18 @@ def flooded(stage: Stage) -> list[Figure]:
                 admitted = time.monotonic() - begin if came else float("inf")
         refusals = b.refusals()
         lost = sum(_link(b, roster, 0).reconnects.values()) - dialled
-    share = 100 * statistics.median(with_ / without for with_, without in zip(under_attack, calm, strict=True))
+    share = 100 * statistics.median(
+        with_ / without for with_, without in zip(under_attack, calm, strict=True)
+    )
     return [
         told("honest parcels of 40 KB without the flood", statistics.median(calm), "per s"),
         at_least("share of that rate during the flood", share, 80.0, "%"),
         exactly("honest links that were lost", lost, 0),
         at_most("growth of the receiver's memory", grown, 50.0, "MB"),
-        told(f"connections refused, to one who tries to hold {_HALF_OPEN}", refusals.get("handshake_flood", 0)),
+        told(
+            f"connections refused, to one who tries to hold {_HALF_OPEN}",
+            refusals.get("handshake_flood", 0),
+        ),
         exactly("bodies of 2^62 bytes and more refused, of 3", refusals.get("oversized", 0), 3),
         at_most("a member that comes during the flood gets in after", admitted, 3.0, "s"),
     ]
@@ -88,7 +95,9 @@ def _attack(port: int) -> None:
                 held[place].sendall(hello[said % len(hello) :][:1])
                 said += 1
             else:
-                held[place] = socket.create_connection(("127.0.0.1", port), 1.0, (f"127.0.{place % 50}.2", 0))
+                held[place] = socket.create_connection(
+                    ("127.0.0.1", port), 1.0, (f"127.0.{place % 50}.2", 0)
+                )
         except OSError:
             if place in held:
                 held.pop(place).close()
@@ -131,9 +140,17 @@ def _rate(b: Endpoint, roster: Roster) -> float:
 
 
 def _link(b: Endpoint, roster: Roster, number: int) -> LinkState:
-    return next(link for link in b.links() if link.direction == "in" and link.peer == roster.members[number].id)
+    return next(
+        link
+        for link in b.links()
+        if link.direction == "in" and link.peer == roster.members[number].id
+    )
 
 
 def _resident() -> int:
     """Kilobytes that this process holds now."""
-    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line)
+    return next(
+        int(line.split()[1])
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if "VmRSS" in line
+    )

@@ -56,7 +56,9 @@ POINTS = ("mid_body=kill@{}", "before_rename=kill@{}", "after_rename=kill@{}", "
 def killed_at_random(stage: Stage) -> list[Figure]:
     """Peers that wait for nobody, killed again and again, also in the middle of frames and checkpoints."""
     kills, draws = 6 if stage.quick else 20, random.Random(7)
-    exp = experiment(rounds=10**6, features=4500)  # 72 KB a parcel: more than one write, so that it can be cut in the middle
+    exp = experiment(
+        rounds=10**6, features=4500
+    )  # 72 KB a parcel: more than one write, so that it can be cut in the middle
     done = unreadable = 0
     with Peers(exp, stage.folder, "--free", "--dead", str(DEAD)) as peers:
         stage.say("starting four peers")
@@ -88,9 +90,21 @@ def killed_at_random(stage: Stage) -> list[Figure]:
         return [
             told("kill -9, half of them at named points", done),
             exactly("times that no checkpoint could be read", unreadable, 0),
-            at_most("mass that is missing or too much, of the start's", _mass_defect(peers, points), 1e-12),
-            at_most(f"gradient of the whole below {_CLOSE:g} of the start's, after the last kill", calm, 60.0, "s"),
-            told("rounds of the slowest and the fastest", f"{min(p.t for p in points)}, {max(p.t for p in points)}"),
+            at_most(
+                "mass that is missing or too much, of the start's",
+                _mass_defect(peers, points),
+                1e-12,
+            ),
+            at_most(
+                f"gradient of the whole below {_CLOSE:g} of the start's, after the last kill",
+                calm,
+                60.0,
+                "s",
+            ),
+            told(
+                "rounds of the slowest and the fastest",
+                f"{min(p.t for p in points)}, {max(p.t for p in points)}",
+            ),
             exactly("lost, doubled or reordered, by the histories", len(peers.complaints()), 0),
         ]
 
@@ -98,14 +112,19 @@ def killed_at_random(stage: Stage) -> list[Figure]:
 def asleep(stage: Stage) -> list[Figure]:
     """SIGSTOP a peer for longer than silence is borne: it counts as down, and what it says on waking is not stale."""
     seconds = 5.0 if stage.quick else 20.0
-    with Peers(experiment(rounds=300 if stage.quick else 1500), stage.folder, "--dead", str(DEAD)) as peers:
+    with Peers(
+        experiment(rounds=300 if stage.quick else 1500), stage.folder, "--dead", str(DEAD)
+    ) as peers:
         stage.say("starting four peers")
         peers.start_all()
         peers.reach(20)
         stage.say(f"asleep for {seconds:.0f} s")
         slept = peers.signal(1, signal.SIGSTOP)
         time.sleep(seconds)
-        down = max(peers.heard(row, "down", about=1, since=slept, seconds=1.0) for row in (0, 2)) - slept
+        down = (
+            max(peers.heard(row, "down", about=1, since=slept, seconds=1.0) for row in (0, 2))
+            - slept
+        )
         woke = peers.signal(1, signal.SIGCONT)
         back = max(peers.heard(row, "up", about=1, since=woke) for row in (0, 2)) - woke
         peers.finish(240)
@@ -126,7 +145,9 @@ def _mass_defect(peers: Peers, points: list[Checkpoint]) -> float:
     """Trackers and what is on its way sum to the gradients used last: how far they are from that, of those at the start."""
     links, n = peers.exp.graph.peers, peers.exp.problem.n
     under_way = np.zeros(n)
-    for source, target, weight in zip(links.src.tolist(), links.dst.tolist(), links.b.tolist(), strict=True):
+    for source, target, weight in zip(
+        links.src.tolist(), links.dst.tolist(), links.b.tolist(), strict=True
+    ):
         sent = _sums(points[source], "sigma", target, n)
         got = _sums(points[target], "rho", source, n)
         under_way += weight * (sent - got)

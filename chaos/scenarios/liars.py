@@ -18,7 +18,7 @@ from peerloom.experiment import Experiment
 from peerloom.peers.floats import from_body, to_body
 from peerloom.peers.folder import PeerFolder
 from peerloom.peers.peer import PeerRun
-from peerloom.peers.shape import Shape
+from peerloom.peers.wire_plan import WirePlan
 from peerloom.transport import Endpoint, Mode, Parcel, Receipt, RunIdentity, Settings
 
 from ..ends import endpoint, federation, free_ports
@@ -41,7 +41,9 @@ class Liar:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._post, name)
 
-    def send(self, peer: str, parcel: Parcel, mode: Mode = "ordered", repeat: bool = False) -> Receipt:
+    def send(
+        self, peer: str, parcel: Parcel, mode: Mode = "ordered", repeat: bool = False
+    ) -> Receipt:
         """The parcel, changed."""
         body = to_body(self._change(from_body(parcel.body, "float64")))
         return self._post.send(peer, replace(parcel, body=body), mode, repeat)
@@ -73,24 +75,38 @@ def lies(stage: Stage) -> list[Figure]:
     return told_of
 
 
-def _run(stage: Stage, exp: Experiment, name: str, change: Change, largest: float | None) -> tuple[float, dict[str, int]]:
+def _run(
+    stage: Stage, exp: Experiment, name: str, change: Change, largest: float | None
+) -> tuple[float, dict[str, int]]:
     """What is left of the gradient at the honest peers, and what they refused."""
     ring = [(k, (k + 1) % _PEERS) for k in range(_PEERS)]
     pairs = [*ring, *((b, a) for a, b in ring)]
     roster = federation(_PEERS, pairs, [f"127.0.0.1:{port}" for port in free_ports(_PEERS)])
-    shape = Shape.of(exp, _DEADLINE, largest_norm=largest)
-    run = RunIdentity("liars", spec_hash(exp), shape.channels)
-    settings = shape.settings(Settings())
+    plan = WirePlan.of(exp, _DEADLINE, largest_norm=largest)
+    run = RunIdentity("liars", spec_hash(exp), plan.channels)
+    settings = plan.settings(Settings())
     folder, models = stage.folder / name.replace(" ", "-"), dict[int, torch.Tensor]()
 
     def work(row: int, post: Endpoint) -> None:
         keep = PeerFolder(folder / str(row), spec_hash(exp))
-        with contextlib.suppress(PeerloomError):  # a model that is no longer finite; its row then has no result
-            models[row] = PeerRun(exp, row, Liar(post, change) if row == _LIAR else post, keep, shape).run().state.x
+        with contextlib.suppress(
+            PeerloomError
+        ):  # a model that is no longer finite; its row then has no result
+            models[row] = (
+                PeerRun(exp, row, Liar(post, change) if row == _LIAR else post, keep, plan)
+                .run()
+                .state.x
+            )
 
     with contextlib.ExitStack() as stack:
-        posts = [stack.enter_context(endpoint(row, roster, folder, run, settings)) for row in range(_PEERS)]
-        threads = [threading.Thread(target=work, args=(row, post), daemon=True) for row, post in enumerate(posts)]
+        posts = [
+            stack.enter_context(endpoint(row, roster, folder, run, settings))
+            for row in range(_PEERS)
+        ]
+        threads = [
+            threading.Thread(target=work, args=(row, post), daemon=True)
+            for row, post in enumerate(posts)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -100,4 +116,6 @@ def _run(stage: Stage, exp: Experiment, name: str, change: Change, largest: floa
             for why, count in post.refusals().items() if row != _LIAR else ():
                 refused[why] = refused.get(why, 0) + count
     honest = [models[row] for row in range(_PEERS) if row != _LIAR and row in models]
-    return gradient_left(exp, torch.cat(honest)) if len(honest) == _PEERS - 1 else float("inf"), refused
+    return gradient_left(exp, torch.cat(honest)) if len(honest) == _PEERS - 1 else float(
+        "inf"
+    ), refused

@@ -31,7 +31,9 @@ class Traffic:
         self.sent = self.right = self.wrong = 0
         self.last = time.monotonic()
         self.longest = 0.0  # seconds between two arrivals
-        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._send, self._take)]
+        self._threads = [
+            threading.Thread(target=work, daemon=True) for work in (self._send, self._take)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -107,7 +109,11 @@ def partitioned(stage: Stage) -> list[Figure]:
 def lossy(stage: Stage) -> list[Figure]:
     """A fifth of all packets lost and 100 ms of delay, in each direction."""
     seconds = 20.0 if stage.quick else 120.0
-    with _two_sides(stage, replace(Settings(), outbox=1000), loss=0.2, delay=0.1) as (_switch, a, b):
+    with _two_sides(stage, replace(Settings(), outbox=1000), loss=0.2, delay=0.1) as (
+        _switch,
+        a,
+        b,
+    ):
         if not until(lambda: outgoing(a).up, 60.0):
             raise RuntimeError("the link did not come up within a minute")
         drops, begin = sum(outgoing(a).reconnects.values()), time.monotonic()
@@ -119,7 +125,9 @@ def lossy(stage: Stage) -> list[Figure]:
         congestion = outgoing(a).congestion
         traffic.stop(60.0)
         return [
-            at_least("rate at 40 KB", arrived * 4 * FLOATS / spent / 1000, 20.0, f"kB/s ({congestion})"),
+            at_least(
+                "rate at 40 KB", arrived * 4 * FLOATS / spent / 1000, 20.0, f"kB/s ({congestion})"
+            ),
             at_most("false disconnects per minute", lost * 60 / spent, 1.0),
             *traffic.figures(),
             told("longest time between two arrivals", traffic.longest, "s"),
@@ -147,7 +155,11 @@ def thin(stage: Stage) -> list[Figure]:
             ),
             told("time", spent, "s"),
             at_least("use of the line", floats * 4 / 1e6 / spent * 100, 70.0, "%"),
-            exactly("false disconnects (silence borne for 3 s)", sum(outgoing(a).reconnects.values()) - drops, 0),
+            exactly(
+                "false disconnects (silence borne for 3 s)",
+                sum(outgoing(a).reconnects.values()) - drops,
+                0,
+            ),
         ]
 
 
@@ -162,7 +174,9 @@ def _two_sides(
         posts = []
         for side in (0, 1):
             with switch.inside(side):
-                posts.append(ends.enter_context(endpoint(side, roster, Path(stage.folder), run, settings)))
+                posts.append(
+                    ends.enter_context(endpoint(side, roster, Path(stage.folder), run, settings))
+                )
         yield switch, posts[0], posts[1]
 
 

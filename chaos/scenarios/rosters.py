@@ -27,12 +27,16 @@ def changed(stage: Stage) -> list[Figure]:
         peers.start_all()
         peers.reach(20)
         founder, key = peers.homes[0], peers.homes[0].identity
-        guest = Home.create(stage.folder / "guest", "guest", (f"127.0.0.1:{free_ports(1)[0]}",), found=False)
+        guest = Home.create(
+            stage.folder / "guest", "guest", (f"127.0.0.1:{free_ports(1)[0]}",), found=False
+        )
         joined = founder.roster.with_member(key, _member(guest))
         stage.say("a fifth joins")
         at = time.time()
         founder.trust(joined)
-        spread = until(lambda: all(_version(peers, row) == joined.version for row in range(4)), 30.0)
+        spread = until(
+            lambda: all(_version(peers, row) == joined.version for row in range(4)), 30.0
+        )
         spreading = time.time() - at
         stage.say("the third is removed")
         left = joined.without_member(key, peers.homes[_GONE].name)
@@ -41,7 +45,9 @@ def changed(stage: Stage) -> list[Figure]:
         cut = max(peers.heard(row, "down", about=_GONE, since=at) for row in (1, 3)) - at
         stage.say("a roster is signed twice")
         fork = joined.without_member(key, peers.homes[1].name)
-        until(lambda: peers.homes[3].roster.version == left.version, 30.0)  # else the peer may write the true one over it
+        until(
+            lambda: peers.homes[3].roster.version == left.version, 30.0
+        )  # else the peer may write the true one over it
         (peers.homes[3].folder / "roster.json").write_bytes(fork.to_bytes())
         refused = until(lambda: bool(_status(peers, 3)["refusals"].get("roster_fork")), 30.0)
         kept = until(lambda: {_version(peers, row) for row in (0, 1, 3)} == {left.version}, 5.0)
@@ -59,8 +65,14 @@ def changed(stage: Stage) -> list[Figure]:
         exactly("a roster with a newcomer reaches all that run", "yes" if spread else "no", "yes"),
         at_most("and takes", spreading, 5.0, "s"),
         at_most("links of a removed member are closed after", cut, 3.0, "s"),
-        exactly("exit codes of the removed one, and of its return", f"{codes[0]}, {codes[1]}", "5, 5"),
-        exactly("a second roster of the same version", "refused" if refused and kept else "taken", "refused"),
+        exactly(
+            "exit codes of the removed one, and of its return", f"{codes[0]}, {codes[1]}", "5, 5"
+        ),
+        exactly(
+            "a second roster of the same version",
+            "refused" if refused and kept else "taken",
+            "refused",
+        ),
         exactly("lost, doubled or reordered, by the histories", complaints, 0),
         *again,
     ]
@@ -83,13 +95,19 @@ def _again(stage: Stage, before: Peers, roster: Roster) -> list[Figure]:
     with peers:
         stage.say("the next run, with the one that was removed")
         for home in homes:
-            (home.folder / "roster.json").unlink()  # also of the one who was given another, signed twice
+            (
+                home.folder / "roster.json"
+            ).unlink()  # also of the one who was given another, signed twice
             home.trust(roster)
         peers.start_all()
         peers.finish(120)
         return [
             exactly("in the next epoch, lost, doubled or reordered", len(peers.complaints()), 0),
-            exactly("in the next epoch, numbers that differ from the simulator's", peers.different_numbers(), 0),
+            exactly(
+                "in the next epoch, numbers that differ from the simulator's",
+                peers.different_numbers(),
+                0,
+            ),
         ]
 
 

@@ -46,22 +46,34 @@ def wrong_papers(stage: Stage) -> list[Figure]:
 
         attempt("wrong key", "unknown_certificate", lambda: stranger(b.port, _with(9)))
         attempt("no certificate", "no_certificate", lambda: stranger(b.port, open_context()))
-        attempt("expired certificate", "expired_certificate", lambda: stranger(b.port, _with_identity(old)))
+        attempt(
+            "expired certificate",
+            "expired_certificate",
+            lambda: stranger(b.port, _with_identity(old)),
+        )
         attempt("plain text", "plain_text", lambda: _plainly(b.port, b"GET / HTTP/1.0\r\n\r\n"))
-        attempt("own frames in plain text", "plain_text", lambda: _plainly(b.port, encode(Kind.PING, {"stamp": 1})))
+        attempt(
+            "own frames in plain text",
+            "plain_text",
+            lambda: _plainly(b.port, encode(Kind.PING, {"stamp": 1})),
+        )
         attempt("TLS 1.2", "old_tls", lambda: stranger(b.port, _older(_with(0))))
         attempt("another protocol", "wrong_protocol", lambda: stranger(b.port, _with(0, "h2")))
         attempt("wrong run", "wrong_run", lambda: _greet(roster, b.port, run="run-2"))
         attempt("wrong model", "wrong_spec", lambda: _greet(roster, b.port, agreement="other"))
         other = federation(2, [(0, 1)], ["127.0.0.1:1", "127.0.0.1:2"], spec="other")
-        attempt("wrong federation", "roster_fork", lambda: _greet(roster, b.port, roster=other.hash))
+        attempt(
+            "wrong federation", "roster_fork", lambda: _greet(roster, b.port, roster=other.hash)
+        )
         with Speaker(3, roster, b.port) as member:
             before_removal = member.greet()
         b.adopt(roster.without_member(identity(0), "peer-3"))
         attempt("removed member", "unknown_certificate", lambda: stranger(b.port, _with(3)))
         found["no link between the two"] = ("not_a_neighbour", _without_link(stage, ports))
         applied = sum(link.frames.get("applied", 0) for link in b.links())
-    wrong = [f"{name}: {got or 'not refused'}" for name, (reason, got) in found.items() if got != reason]
+    wrong = [
+        f"{name}: {got or 'not refused'}" for name, (reason, got) in found.items() if got != reason
+    ]
     return [
         told("kinds of wrong papers tried", len(found)),
         exactly("a member, before it is removed, is", before_removal, "accepted"),
@@ -112,7 +124,10 @@ def _older(context: ssl.SSLContext) -> ssl.SSLContext:
 
 
 def _plainly(port: int, data: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as raw, contextlib.suppress(ConnectionError):
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=5) as raw,
+        contextlib.suppress(ConnectionError),
+    ):
         raw.sendall(data)
         raw.recv(100)
 

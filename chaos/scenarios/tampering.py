@@ -13,7 +13,19 @@ from dataclasses import replace
 from peerloom.transport import Endpoint
 from peerloom.transport.frames import FrameError, Kind, decode, encode
 
-from ..ends import QUICK, RUN, endpoint, federation, free_ports, identity, incoming, outgoing, parcel, through, until
+from ..ends import (
+    QUICK,
+    RUN,
+    endpoint,
+    federation,
+    free_ports,
+    identity,
+    incoming,
+    outgoing,
+    parcel,
+    through,
+    until,
+)
 from ..figures import Figure, Stage, at_least, at_most, exactly, told
 from ..middle import Middle
 from ..speaker import FIRST, GOOD, Speaker
@@ -30,7 +42,11 @@ def flipped_and_cut(stage: Stage) -> list[Figure]:
         return [
             at_least("faults: flipped bytes and cuts", middle.flips + middle.cuts, count // 20),
             exactly("parcels that arrived whole, once and in order", right, count),
-            exactly("acknowledged of those sent", f"{tally.acked} of {tally.created}", f"{count} of {count}"),
+            exactly(
+                "acknowledged of those sent",
+                f"{tally.acked} of {tally.created}",
+                f"{count} of {count}",
+            ),
             exactly("applied", incoming(b).frames.get("applied", 0), count),
             told("connections made anew", sum(outgoing(a).reconnects.values())),
         ]
@@ -43,8 +59,13 @@ def replayed_and_copied(stage: Stage) -> list[Figure]:
         right, _ = through(a, b, range(1, 21), 30)
         before = dict(incoming(b).frames)
         for _attempt in range(5):
-            with socket.create_connection(("127.0.0.1", b.port), timeout=5) as thief, contextlib.suppress(OSError):
-                for data in list(middle.recorded):  # the other side may hang up before it has heard all
+            with (
+                socket.create_connection(("127.0.0.1", b.port), timeout=5) as thief,
+                contextlib.suppress(OSError),
+            ):
+                for data in list(
+                    middle.recorded
+                ):  # the other side may hang up before it has heard all
                     thief.sendall(data)
                 thief.recv(100)
         until(lambda: sum(b.refusals().values()) >= 5)
@@ -52,7 +73,9 @@ def replayed_and_copied(stage: Stage) -> list[Figure]:
         refused = sum(b.refusals().values())
         copied = stage.folder / "copy"
         shutil.copytree(stage.folder / "state-0", copied)
-        (copied / "incarnation").write_text("0\n")  # as it was before the peer was started: both now count from there
+        (copied / "incarnation").write_text(
+            "0\n"
+        )  # as it was before the peer was started: both now count from there
         with Endpoint(identity(0), a.roster, RUN, copied, ("127.0.0.1", 0), QUICK) as copy:
             receipt = copy.send(b.me, parcel(99))
             until(lambda: copy.refusals(), 10.0)
@@ -63,7 +86,9 @@ def replayed_and_copied(stage: Stage) -> list[Figure]:
         exactly("parcels of the true peer, before and after", right + still, 40),
         exactly("replayed sessions refused", refused, 5),
         exactly("applied of the replays", replayed, 0),
-        exactly("a copy of the peer is refused, with an alarm, as", why, "by_peer_identity_conflict"),
+        exactly(
+            "a copy of the peer is refused, with an alarm, as", why, "by_peer_identity_conflict"
+        ),
         exactly("its parcel is", outcome, "pending"),
     ]
 
@@ -92,7 +117,10 @@ def fuzzed(stage: Stage) -> list[Figure]:
     stage.say("over TLS")
     roster = federation(3, [(0, 1), (2, 1)], [f"127.0.0.1:{port}" for port in free_ports(3)])
     lenient = replace(QUICK, handshakes_per_address=32)
-    with endpoint(1, roster, stage.folder, settings=lenient) as b, endpoint(2, roster, stage.folder) as honest:
+    with (
+        endpoint(1, roster, stage.folder, settings=lenient) as b,
+        endpoint(2, roster, stage.folder) as honest,
+    ):
         for _ in range(live):
             with Speaker(0, roster, b.port) as liar, contextlib.suppress(OSError, FrameError):
                 liar.greet()
@@ -100,7 +128,9 @@ def fuzzed(stage: Stage) -> list[Figure]:
                 liar.sock.settimeout(0.05)
                 liar.sock.recv(100)
         right, _ = through(honest, b, range(1, 21), 30)
-        applied = next(link for link in b.links() if link.direction == "in" and link.peer == identity(0).id)
+        applied = next(
+            link for link in b.links() if link.direction == "in" and link.peer == identity(0).id
+        )
     return [
         exactly(f"unexpected exceptions in {count} frames", surprises, 0),
         at_most("changed frames that were read as true ones", passed, count // 100),
@@ -111,7 +141,9 @@ def fuzzed(stage: Stage) -> list[Figure]:
     ]
 
 
-def _through_middle(stage: Stage, flip: float = 0.0, cut: float = 0.0) -> tuple[Middle, Endpoint, Endpoint]:
+def _through_middle(
+    stage: Stage, flip: float = 0.0, cut: float = 0.0
+) -> tuple[Middle, Endpoint, Endpoint]:
     """peer-0 reaches peer-1 through somebody who changes bytes and cuts connections."""
     ports = free_ports(2)  # nobody listens at the first: peer-1 must not reach peer-0 past him
     middle = Middle(ports[1], flip, cut, seed=2)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import algorithms, graphs, problems, schedules, testing, theory
     from . import codecs as codecs
     from . import codecs as messages
+    from . import graphs, problems, schedules, testing, theory
+    from . import rules as algorithms
+    from . import rules as rules
     from .core import rates
     from .experiment import Evaluate, Experiment
     from .runs import simulate
@@ -20,13 +22,14 @@ if TYPE_CHECKING:
 
 # Nothing is imported before it is used: torch takes a second to load, and `peerloom --help` should not wait for it.
 _ROOMS = {
-    "algorithms": "peerloom.algorithms",
+    "algorithms": "peerloom.rules",  # the former name
     "codecs": "peerloom.codecs",
     "distributions": "peerloom.schedules.distributions",
     "graphs": "peerloom.graphs",
     "laws": "peerloom.schedules.distributions",  # the former name
     "messages": "peerloom.codecs",  # the former name
     "problems": "peerloom.problems",
+    "rules": "peerloom.rules",
     "rates": "peerloom.core.rates",
     "schedules": "peerloom.schedules",
     "testing": "peerloom.testing",
@@ -53,6 +56,7 @@ __all__ = [
     "prepare_process",
     "problems",
     "rates",
+    "rules",
     "schedules",
     "simulate",
     "testing",

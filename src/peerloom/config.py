@@ -42,7 +42,13 @@ KEYS: dict[str, str] = {
     "algorithm": "one algorithm",
     "algorithms": "several, to compare; each may have a label, a graph, a schedule and a message of its own",
 }
-_OWN = ("label", "graph", "schedule", "message", "rounds")  # what an algorithm's table may hold beside its arguments
+_OWN = (
+    "label",
+    "graph",
+    "schedule",
+    "message",
+    "rounds",
+)  # what an algorithm's table may hold beside its arguments
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,9 @@ def override(table: Table, settings: Iterable[str]) -> Table:
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals or not path:
-            raise ConfigError(f"--set {setting}: write a.b=value, such as graph.radius=0.6 or algorithms.DGD.lr=0.1.")
+            raise ConfigError(
+                f"--set {setting}: write a.b=value, such as graph.radius=0.6 or algorithms.DGD.lr=0.1."
+            )
         *parents, last = path.split(".")
         at: Any = table
         for depth, key in enumerate(parents):
@@ -100,7 +108,9 @@ def override(table: Table, settings: Iterable[str]) -> Table:
         elif isinstance(at, dict):
             at[last] = _value(text)
         else:
-            raise ConfigError(f"--set {setting}: '{'.'.join(parents)}' has no key '{last}': it is {at!r}.")
+            raise ConfigError(
+                f"--set {setting}: '{'.'.join(parents)}' has no key '{last}': it is {at!r}."
+            )
     return table
 
 
@@ -121,33 +131,51 @@ def comparison_from(table: Table, name: str = "experiment") -> Comparison:
         for where, rule in rules:
             own = {key: rule[key] for key in _OWN if key in rule}
             arguments = {key: value for key, value in rule.items() if key not in _OWN}
-            resources = build("schedules", table["resources"], "resources") if "resources" in table else None
+            resources = (
+                build("schedules", table["resources"], "resources")
+                if "resources" in table
+                else None
+            )
             # Whoever asks for measured resources wants them to decide who acts, unless a schedule is given beside them.
             usual = "measured" if isinstance(resources, Measured) else "Always"
             shared = build("schedules", table.get("schedule", usual), "schedule")
-            schedule = build("schedules", own["schedule"], f"{where}.schedule") if "schedule" in own else shared
+            schedule = (
+                build("schedules", own["schedule"], f"{where}.schedule")
+                if "schedule" in own
+                else shared
+            )
             experiments.append(
                 Experiment(
-                    graph=build("graphs", own["graph"], f"{where}.graph", seed=seed) if "graph" in own else graph,
+                    graph=build("graphs", own["graph"], f"{where}.graph", seed=seed)
+                    if "graph" in own
+                    else graph,
                     problem=problem,
                     algorithm=build("algorithms", arguments, where),
                     schedule=schedule,
-                    message=build("messages", own.get("message", table.get("message", "Dense")), "message"),
+                    message=build(
+                        "messages", own.get("message", table.get("message", "Dense")), "message"
+                    ),
                     rounds=_number(own.get("rounds", table.get("rounds", 1000)), "rounds", int),
                     seed=seed,
                     x0=table.get("x0"),
                     dtype=table.get("dtype", "float32"),
                     evaluate=_evaluate(table.get("evaluate", {})),
                     resources=shared if resources is None else resources,
-                    until_delay=_number(table["until_delay"], "until_delay", float) if "until_delay" in table else None,
+                    until_delay=_number(table["until_delay"], "until_delay", float)
+                    if "until_delay" in table
+                    else None,
                     until_settled=(
-                        _number(table["until_settled"], "until_settled", float) if "until_settled" in table else None
+                        _number(table["until_settled"], "until_settled", float)
+                        if "until_settled" in table
+                        else None
                     ),
                     label=str(own.get("label", "")),
                 )
             )
     if len({(exp.name, exp.seed) for exp in experiments}) < len(experiments):
-        raise ConfigError('Two of the algorithms have the same name. Give each a label of its own: label = "...".')
+        raise ConfigError(
+            'Two of the algorithms have the same name. Give each a label of its own: label = "...".'
+        )
     return Comparison(str(table.get("title", name)), tuple(experiments))
 
 
@@ -166,7 +194,11 @@ def experiment_to_table(exp: Experiment) -> Table:
     if exp.resources is not None and describe(exp.resources) != table["schedule"]:
         table["resources"] = describe(exp.resources)
     table["message"] = describe(exp.message)
-    judged = {"every": exp.evaluate.every, "grid": exp.evaluate.grid, "closely": exp.evaluate.closely or None}
+    judged = {
+        "every": exp.evaluate.every,
+        "grid": exp.evaluate.grid,
+        "closely": exp.evaluate.closely or None,
+    }
     table["evaluate"] = {key: value for key, value in judged.items() if value is not None}
     table["algorithm"] = describe(exp.algorithm) | ({"label": exp.label} if exp.label else {})
     return table
@@ -189,15 +221,22 @@ def table_hash(table: Table) -> str:
 
 def _rules(table: Table) -> list[tuple[str, Table]]:
     if ("algorithm" in table) == ("algorithms" in table):
-        raise ConfigError("A file has either [algorithm] or several [[algorithms]]. Give one of the two.")
+        raise ConfigError(
+            "A file has either [algorithm] or several [[algorithms]]. Give one of the two."
+        )
     given = [table["algorithm"]] if "algorithm" in table else table["algorithms"]
     if not isinstance(given, list) or not given:
-        raise ConfigError("algorithms: give a list of tables, [[algorithms]], with one algorithm at least.")
+        raise ConfigError(
+            "algorithms: give a list of tables, [[algorithms]], with one algorithm at least."
+        )
     rules = [{"name": rule} if isinstance(rule, str) else rule for rule in given]
     if strange := [rule for rule in rules if not isinstance(rule, dict)]:
         raise ConfigError(f"algorithms: {strange[0]!r} is neither a name nor a table.")
     single = "algorithm" in table
-    return [("algorithm" if single else f"algorithms.{rule.get('name', k)}", rule) for k, rule in enumerate(rules)]
+    return [
+        ("algorithm" if single else f"algorithms.{rule.get('name', k)}", rule)
+        for k, rule in enumerate(rules)
+    ]
 
 
 def _seeds(table: Table) -> list[int]:
@@ -211,32 +250,46 @@ def _seeds(table: Table) -> list[int]:
 
 def _evaluate(given: object) -> Evaluate:
     if not isinstance(given, dict) or set(given) - {"every", "grid", "closely"}:
-        raise ConfigError(f'evaluate: give every = N or grid = "log", and closely = true if wanted; found {given!r}.')
+        raise ConfigError(
+            f'evaluate: give every = N or grid = "log", and closely = true if wanted; found {given!r}.'
+        )
     if given.get("grid") not in (None, "log"):
         raise ConfigError(f"evaluate.grid: {given['grid']!r} is not allowed. It must be 'log'.")
     every = None if "every" not in given else _number(given["every"], "evaluate.every", int)
     if not isinstance(given.get("closely", False), bool):
-        raise ConfigError(f"evaluate.closely: {given['closely']!r} is not allowed. It must be true or false.")
+        raise ConfigError(
+            f"evaluate.closely: {given['closely']!r} is not allowed. It must be true or false."
+        )
     return Evaluate(every, given.get("grid"), given.get("closely", False))
 
 
 def _number(value: object, where: str, kind: type) -> Any:
     allowed = (int,) if kind is int else (int, float)
     if isinstance(value, bool) or not isinstance(value, allowed):
-        raise ConfigError(f"{where}: {value!r} is not allowed. It must be a {'whole ' if kind is int else ''}number.")
+        raise ConfigError(
+            f"{where}: {value!r} is not allowed. It must be a {'whole ' if kind is int else ''}number."
+        )
     return kind(value)
 
 
 def _enter(at: Any, key: str, path: str) -> Any:
     """One level down, into a table, or into a list by number or by an entry's name."""
     if isinstance(at, list):
-        named = [entry for entry in at if isinstance(entry, dict) and key in (entry.get("name"), entry.get("label"))]
+        named = [
+            entry
+            for entry in at
+            if isinstance(entry, dict) and key in (entry.get("name"), entry.get("label"))
+        ]
         found = [at[int(key)]] if key.isdigit() and int(key) < len(at) else named
         if len(found) == 1:
             return found[0]
-        names = [str(entry.get("label", entry.get("name"))) for entry in at if isinstance(entry, dict)]
+        names = [
+            str(entry.get("label", entry.get("name"))) for entry in at if isinstance(entry, dict)
+        ]
         problem = (
-            f"there is no entry '{key}'" if not found else f"'{key}' names {len(found)} entries; use its number or label"
+            f"there is no entry '{key}'"
+            if not found
+            else f"'{key}' names {len(found)} entries; use its number or label"
         )
         raise ConfigError(f"--set {path}: {problem}. {nearest(key, names)}")
     if not isinstance(at, dict):

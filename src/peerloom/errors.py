@@ -55,7 +55,9 @@ class MissingExtraError(ConfigError, ImportError):
 
     def __init__(self, what: str, package: str, extra: str = "") -> None:
         wanted = f"'peerloom[{extra}]'" if extra else package
-        super().__init__(f"{what} needs the package {package}, which is not installed: pip install {wanted}")
+        super().__init__(
+            f"{what} needs the package {package}, which is not installed: pip install {wanted}"
+        )
 
 
 class DivergedError(PeerloomError):

@@ -14,7 +14,18 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from .codecs import Dense
-from .core import Algorithm, Caution, Codec, ConfigError, Network, Plan, Problem, Schedule, check_message, check_needs
+from .core import (
+    Caution,
+    Codec,
+    ConfigError,
+    Network,
+    Plan,
+    Problem,
+    Rule,
+    Schedule,
+    check_message,
+    check_needs,
+)
 from .problems import Zero
 from .schedules import Always, Measured, Replay, is_measured, planned, with_measured
 
@@ -75,7 +86,7 @@ class Experiment:
 
     graph: Network
     problem: Problem
-    algorithm: Algorithm
+    algorithm: Rule
     schedule: Schedule = field(default_factory=Always)
     message: Codec = field(default_factory=Dense)
     rounds: int = 1000
@@ -93,7 +104,9 @@ class Experiment:
             try:
                 object.__setattr__(self, name, operator.index(getattr(self, name)))
             except TypeError as error:
-                raise ConfigError(f"{name} must be a whole number, found {getattr(self, name)!r}.") from error
+                raise ConfigError(
+                    f"{name} must be a whole number, found {getattr(self, name)!r}."
+                ) from error
         if self.rounds < 0:
             raise ConfigError(f"rounds must not be negative, found {self.rounds}.")
         if self.dtype not in ("float32", "float64"):
@@ -105,9 +118,13 @@ class Experiment:
         check_message(self.algorithm, self.message)
         clients = getattr(self.problem, "clients", self.graph.clients)
         if clients != self.graph.clients:
-            raise ConfigError(f"The problem has {clients} clients, graph '{self.graph.name}' {self.graph.clients}.")
+            raise ConfigError(
+                f"The problem has {clients} clients, graph '{self.graph.name}' {self.graph.clients}."
+            )
         if self.algorithm.needs.common_start and self.x0 is not None and np.ndim(self.x0) > 1:
-            raise ConfigError(f"{self.name} needs one common first model. Give x0 as one vector, or leave it out.")
+            raise ConfigError(
+                f"{self.name} needs one common first model. Give x0 as one vector, or leave it out."
+            )
         h = getattr(self.problem, "h", None)
         regularised = h not in (None, Zero())
         if regularised and not self.algorithm.needs.prox:
@@ -141,7 +158,11 @@ class Experiment:
 
     def measured(self, found: Schedule) -> Experiment:
         """The same experiment with what was found in the place of `Measured`."""
-        return replace(self, schedule=with_measured(self.schedule, found), resources=with_measured(self.able, found))
+        return replace(
+            self,
+            schedule=with_measured(self.schedule, found),
+            resources=with_measured(self.able, found),
+        )
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -152,16 +173,24 @@ class Experiment:
         """The first models of these rows [len(rows), n], in float64."""
         if self.x0 is None:
             return self.problem.start(self.seed).repeat(len(rows), 1)
-        given = self.x0.detach().cpu().numpy() if isinstance(self.x0, Tensor) else np.asarray(self.x0)
+        given = (
+            self.x0.detach().cpu().numpy() if isinstance(self.x0, Tensor) else np.asarray(self.x0)
+        )
         try:
             x = torch.from_numpy(np.array(given, np.float64))
         except ValueError as error:
-            raise ConfigError(f"x0 must be numbers, one vector or one per client: {error}.") from error
+            raise ConfigError(
+                f"x0 must be numbers, one vector or one per client: {error}."
+            ) from error
         n = self.problem.n
         if x.shape == (n,):
             return x.repeat(len(rows), 1)
         if x.shape == (self.graph.clients, n):
-            hubs = x.mean(dim=0).repeat(self.graph.hubs, 1)  # of no matter: a hub's first model is what its workers send
+            hubs = x.mean(dim=0).repeat(
+                self.graph.hubs, 1
+            )  # of no matter: a hub's first model is what its workers send
             return torch.cat([x, hubs])[torch.as_tensor(rows)]
         clients = self.graph.clients
-        raise ConfigError(f"x0 has shape {list(x.shape)}; give one vector [{n}], or one per client [{clients}, {n}].")
+        raise ConfigError(
+            f"x0 has shape {list(x.shape)}; give one vector [{n}], or one per client [{clients}, {n}]."
+        )

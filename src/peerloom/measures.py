@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .core import Algorithm
+from .core import Rule
 from .runtime import Snapshot
 
 __all__ = ["DIAGNOSTICS", "METRICS", "measure"]
@@ -45,7 +45,7 @@ DIAGNOSTICS: dict[str, str] = {
 
 
 @torch.no_grad()
-def measure(snapshot: Snapshot, seconds: float, diagnosed: Algorithm | None = None) -> dict[str, Any]:
+def measure(snapshot: Snapshot, seconds: float, diagnosed: Rule | None = None) -> dict[str, Any]:
     """One row of the table, in the order of METRICS, and of DIAGNOSTICS where the rule is given."""
     x, ledger = snapshot.x, snapshot.account
     middle = x.double().mean(dim=0)
@@ -78,7 +78,7 @@ def measure(snapshot: Snapshot, seconds: float, diagnosed: Algorithm | None = No
     }
 
 
-def _diagnostics(snapshot: Snapshot, rule: Algorithm) -> dict[str, float | None]:
+def _diagnostics(snapshot: Snapshot, rule: Rule) -> dict[str, float | None]:
     """How far the rule's directions are from the gradients they stand for, and how far the models from rest."""
     descent = getattr(rule, "descent", None)
     whole = getattr(snapshot.port.problem, "whole_gradients", None)

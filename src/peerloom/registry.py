@@ -13,12 +13,10 @@ import numpy as np
 from networkx import NetworkXException
 from torch import Tensor
 
-from .algorithms import ALGORITHMS
 from .arguments import MismatchError, allowed, alternatives, fitted, hints_of
 from .code import load_code
 from .codecs import CODECS
 from .core import (
-    Algorithm,
     Codec,
     ConfigError,
     DataError,
@@ -28,6 +26,7 @@ from .core import (
     Pieces,
     Problem,
     Rate,
+    Rule,
     Schedule,
     nearest,
 )
@@ -36,6 +35,7 @@ from .problems import DATA, MODELS, PARTITIONS, PROBLEMS, REGULARISERS, Dataset
 from .problems.models import Model
 from .problems.partitions import Partition
 from .problems.regularisers import Regulariser
+from .rules import RULES
 from .schedules import SCHEDULES
 from .schedules.distributions import DISTRIBUTIONS, Distribution
 
@@ -44,7 +44,7 @@ __all__ = ["KINDS", "KIND_OF", "build", "describe", "signature"]
 Table = dict[str, Any]
 
 KINDS: dict[str, Mapping[str, Callable[..., Any]]] = {
-    "algorithms": ALGORITHMS,
+    "algorithms": RULES,
     "data": DATA,
     "graphs": GRAPHS,
     "laws": DISTRIBUTIONS,
@@ -59,7 +59,7 @@ KINDS: dict[str, Mapping[str, Callable[..., Any]]] = {
 
 # The types of arguments that are parts themselves, and of which kind.
 KIND_OF: dict[Any, str] = {
-    Algorithm: "algorithms",
+    Rule: "algorithms",
     Dataset: "data",
     Distribution: "laws",
     Codec: "messages",
@@ -79,10 +79,18 @@ def build(kind: str, given: object, where: str, **defaults: Any) -> Any:
     `where` is the position in the file, for errors; `defaults` are arguments to use if the part
     takes them.
     """
-    table: Table = {"name": given} if isinstance(given, str) else dict(given) if isinstance(given, dict) else {}
+    table: Table = (
+        {"name": given}
+        if isinstance(given, str)
+        else dict(given)
+        if isinstance(given, dict)
+        else {}
+    )
     if not isinstance(name := table.pop("name", None), str):
         known = ", ".join(sorted(KINDS[kind]))
-        raise ConfigError(f'{where}: needs a name, such as name = "...". Known {kind}: {known}. Found {given!r}.')
+        raise ConfigError(
+            f'{where}: needs a name, such as name = "...". Known {kind}: {known}. Found {given!r}.'
+        )
     make = _find(kind, name, where)
     takes = signature(make)
     for key in table:
@@ -92,34 +100,46 @@ def build(kind: str, given: object, where: str, **defaults: Any) -> Any:
         if key in takes:
             table.setdefault(key, value)
     if missing := [key for key, p in takes.items() if p.default is p.empty and key not in table]:
-        raise ConfigError(f"{where}: '{name}' needs {' and '.join(missing)}. It takes: {', '.join(takes)}.")
-    arguments = {key: _argument(make, key, value, f"{where}.{key}", defaults) for key, value in table.items()}
+        raise ConfigError(
+            f"{where}: '{name}' needs {' and '.join(missing)}. It takes: {', '.join(takes)}."
+        )
+    arguments = {
+        key: _argument(make, key, value, f"{where}.{key}", defaults) for key, value in table.items()
+    }
     try:
         made = make(**arguments)
-    except DataError as error:  # nothing is wrong with the file: the exit code says that data are missing
+    except (
+        DataError
+    ) as error:  # nothing is wrong with the file: the exit code says that data are missing
         raise DataError(f"{where}: {error}") from error
     except (PeerloomError, TypeError, ValueError, RuntimeError, NetworkXException) as error:
         raise ConfigError(f"{where}: {error}") from error
-    if ":" in name and isinstance(made, Network | Dataset):  # your own function made it, and can make it again
+    if ":" in name and isinstance(
+        made, Network | Dataset
+    ):  # your own function made it, and can make it again
         return dataclasses.replace(made, recipe={"name": name, **table})
     return made
 
 
 def signature(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The arguments a part takes, by name."""
-    return {key: p for key, p in inspect.signature(make).parameters.items() if not key.startswith("_")}
+    return {
+        key: p for key, p in inspect.signature(make).parameters.items() if not key.startswith("_")
+    }
 
 
 def describe(part: object) -> Any:
     """A part as a file would say it; the inverse of `build`.
 
-    >>> from peerloom.algorithms import DSpodFL
+    >>> from peerloom.rules import DSpodFL
     >>> describe(DSpodFL(lr=0.1))
     {'name': 'DSpodFL', 'lr': 0.1}
     """
     if isinstance(part, Network | Dataset):
         if not part.recipe:
-            raise ConfigError(f"'{part.name}' was made from objects in memory, so a file cannot describe it.")
+            raise ConfigError(
+                f"'{part.name}' was made from objects in memory, so a file cannot describe it."
+            )
         return {key: describe(value) for key, value in part.recipe.items() if value is not None}
     if isinstance(part, Tensor | np.ndarray | str | bool | int | float | list | tuple | np.generic):
         return _plain(part)
@@ -128,13 +148,21 @@ def describe(part: object) -> Any:
         values = {field.name: getattr(part, field.name) for field in fields}
         for field in fields:
             if values[field.name] is None and field.default is not None:
-                raise ConfigError(f"{type(part).__name__}.{field.name} is None, which a file cannot say.")
-        return {"name": _name_of(type(part))} | {k: describe(v) for k, v in values.items() if v is not None}
+                raise ConfigError(
+                    f"{type(part).__name__}.{field.name} is None, which a file cannot say."
+                )
+        return {"name": _name_of(type(part))} | {
+            k: describe(v) for k, v in values.items() if v is not None
+        }
     if isinstance(part, partial):
-        return {"name": _name_of(part.func)} | {key: describe(value) for key, value in part.keywords.items()}
+        return {"name": _name_of(part.func)} | {
+            key: describe(value) for key, value in part.keywords.items()
+        }
     if callable(part):
         return _name_of(part)
-    raise ConfigError(f"{part!r} cannot be written to a file. Use a part that Peerloom knows by name.")
+    raise ConfigError(
+        f"{part!r} cannot be written to a file. Use a part that Peerloom knows by name."
+    )
 
 
 def _find(kind: str, name: str, where: str) -> Callable[..., Any]:
@@ -148,7 +176,9 @@ def _find(kind: str, name: str, where: str) -> Callable[..., Any]:
             'function of yours: data = "module:function".'
         )
     hint = nearest(name, KINDS[kind])
-    raise ConfigError(f"{where}: there is no '{name}' among the {kind}. {hint} Your own: name = \"module:Name\".")
+    raise ConfigError(
+        f"{where}: there is no '{name}' among the {kind}. {hint} Your own: name = \"module:Name\"."
+    )
 
 
 def _import(name: str, where: str) -> Callable[..., Any]:
@@ -162,7 +192,9 @@ def _import(name: str, where: str) -> Callable[..., Any]:
             f"{where}: '{name}' cannot be imported ({error}). Write module:Name, and run where it lies."
         ) from error
     if not callable(found):
-        raise ConfigError(f"{where}: '{name}' is {type(found).__name__}, but a class or a function is needed.")
+        raise ConfigError(
+            f"{where}: '{name}' is {type(found).__name__}, but a class or a function is needed."
+        )
     return found  # type: ignore[no-any-return]
 
 
@@ -203,7 +235,9 @@ def _part(kind: str, value: Any, plain: list[Any], where: str, defaults: Table) 
         found = _find(kind, str(name), where)
         own = {key: given for key, given in table.items() if key != "name"}
         return partial(found, **own) if own else found
-    return build(kind, value, where, **(defaults if kind == "graphs" else {}))  # a graph within a graph has its seed
+    return build(
+        kind, value, where, **(defaults if kind == "graphs" else {})
+    )  # a graph within a graph has its seed
 
 
 def _name_of(part: Any) -> str:

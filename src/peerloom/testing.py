@@ -1,6 +1,6 @@
 """The contracts that rules and codecs keep, for yours as well as for ours.
 
-`check_algorithm(MyRule(lr=0.1))`, `check_codec(MyCodec())`.
+`check_rule(MyRule(lr=0.1))`, `check_codec(MyCodec())`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .aliases import former_names
 from .codecs import Dense
 from .codecs.laws import check_codec
-from .core import Algorithm, Codec, Draws, Network, Schedule
+from .core import Codec, Draws, Network, Rule, Schedule
 from .experiment import Experiment
 from .graphs import from_edges, hubs, random_digraph, ring, small_world
 from .problems import Quadratic
@@ -22,7 +23,9 @@ from .runtime import Path, Session, build_port, iterate
 from .runtime.shards import run_sharded
 from .schedules import Bernoulli, Explicit
 
-__all__ = ["check_algorithm", "check_codec", "graph_for", "random_quadratic"]
+__all__ = ["check_codec", "check_rule", "graph_for", "random_quadratic"]
+
+__getattr__ = former_names(__name__, {"check_algorithm": "check_rule"})
 
 
 def random_quadratic(clients: int, n: int, seed: int = 0) -> Quadratic:
@@ -33,8 +36,8 @@ def random_quadratic(clients: int, n: int, seed: int = 0) -> Quadratic:
     return Quadratic(A, 4 * u[:, n * n :])
 
 
-def check_algorithm(
-    algorithm: Algorithm,
+def check_rule(
+    algorithm: Rule,
     graph: Network | None = None,
     message: Codec | None = None,
     rounds: int = 12,
@@ -49,12 +52,12 @@ def check_algorithm(
     `graph` is the network to try it on, by default a small one of the kind the rule needs; `message` what links carry, by
     default whole rows.
 
-    >>> from peerloom.algorithms import DSpodFL
-    >>> check_algorithm(DSpodFL(lr=0.1))
+    >>> from peerloom.rules import DSpodFL
+    >>> check_rule(DSpodFL(lr=0.1))
     """
     if isinstance(algorithm, type):
         raise TypeError(
-            f"check_algorithm takes a rule with its arguments, such as {algorithm.__name__}(lr=0.1), not the class."
+            f"check_rule takes a rule with its arguments, such as {algorithm.__name__}(lr=0.1), not the class."
         )
     if graph is None:
         graph = graph_for(algorithm)
@@ -64,19 +67,25 @@ def check_algorithm(
     _check_purity(exp)
     _check_memory(exp)
     if algorithm.needs.links == "any" and not algorithm.needs.common_start:
-        _check_rows_apart(_experiment(algorithm, graph, _silence(graph, rounds), carried, rounds, seed))
+        _check_rows_apart(
+            _experiment(algorithm, graph, _silence(graph, rounds), carried, rounds, seed)
+        )
     _check_shards(exp)
     if carried.fit == "whole":
         _check_paths(exp)
 
 
-def graph_for(algorithm: Algorithm) -> Network:
+def graph_for(algorithm: Rule) -> Network:
     """A small network of the kind a rule needs."""
     if algorithm.needs.one_hub:
         return hubs(from_edges(1, []), workers=[5])
     if "up" in algorithm.needs.layers:
         return hubs(ring(3), workers=[2, 3, 1])
-    return small_world(7, degree=4, rewire=0.3) if algorithm.needs.symmetric else random_digraph(7, p=0.4)
+    return (
+        small_world(7, degree=4, rewire=0.3)
+        if algorithm.needs.symmetric
+        else random_digraph(7, p=0.4)
+    )
 
 
 def _check_state(exp: Experiment) -> None:
@@ -84,14 +93,20 @@ def _check_state(exp: Experiment) -> None:
         state = snapshot.state
         fields = getattr(state, "_fields", None)
         assert fields, f"the state must be a named tuple, but it is {type(state).__name__}"
-        assert fields[0] == "x", f"the first field of the state must be x, the model, but it is {fields[0]}"
+        assert fields[0] == "x", (
+            f"the first field of the state must be x, the model, but it is {fields[0]}"
+        )
         for name, value in zip(fields, state, strict=True):
             shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             assert isinstance(value, Tensor) and len(value) == exp.graph.rows, (  # noqa: PT018
                 f"state.{name} must be a tensor with one row per client, but it is {shape}"
             )
-            assert value.dtype == exp.torch_dtype, f"state.{name} must stay {exp.dtype}, but it is {value.dtype}"
-        assert state.x.shape == (exp.graph.rows, exp.problem.n), f"state.x has shape {tuple(state.x.shape)}"
+            assert value.dtype == exp.torch_dtype, (
+                f"state.{name} must stay {exp.dtype}, but it is {value.dtype}"
+            )
+        assert state.x.shape == (exp.graph.rows, exp.problem.n), (
+            f"state.x has shape {tuple(state.x.shape)}"
+        )
 
 
 def _check_purity(exp: Experiment) -> None:
@@ -108,13 +123,17 @@ def _check_purity(exp: Experiment) -> None:
     given = Handing(**{field.name: getattr(exp, field.name) for field in fields(exp)})
     session = Session(given, build_port(exp, mixer="links"))
     session.start()
-    assert all(torch.equal(x, kept) for x, kept in handed), "init changed its argument in place; return new tensors"
+    assert all(torch.equal(x, kept) for x, kept in handed), (
+        "init changed its argument in place; return new tensors"
+    )
     while session.finished is None:
         state = session.state
         before = [value.clone() for value in state]
         session.step()
         for name, value, old in zip(state._fields, state, before, strict=True):
-            assert torch.equal(value, old), f"round {session.t}: step changed state.{name} in place; return new tensors"
+            assert torch.equal(value, old), (
+                f"round {session.t}: step changed state.{name} in place; return new tensors"
+            )
 
 
 def _check_memory(exp: Experiment) -> None:
@@ -122,7 +141,9 @@ def _check_memory(exp: Experiment) -> None:
     before, middle = torch.get_rng_state(), exp.rounds // 2
     whole = Session(exp, build_port(exp, mixer="links"))
     kept = [snapshot.checkpoint() for snapshot in whole if snapshot.t == middle]
-    assert torch.equal(before, torch.get_rng_state()), "the rule draws from torch's own generator; use port.uniform"
+    assert torch.equal(before, torch.get_rng_state()), (
+        "the rule draws from torch's own generator; use port.uniform"
+    )
     again = Session(exp, build_port(exp, mixer="links"), resume=kept[0])
     for _ in again:
         pass
@@ -154,7 +175,9 @@ def _check_shards(exp: Experiment) -> None:
                 f"round {t}: rows in {len(shards)} shards give other bits than rows in one"
             )
         for name, values in ledger.arrays().items():
-            assert np.array_equal(found.ledger.arrays()[name], values), f"{len(shards)} shards have another ledger: {name}"
+            assert np.array_equal(found.ledger.arrays()[name], values), (
+                f"{len(shards)} shards have another ledger: {name}"
+            )
 
 
 def _check_paths(exp: Experiment) -> None:
@@ -164,13 +187,15 @@ def _check_paths(exp: Experiment) -> None:
 
 
 def _experiment(
-    algorithm: Algorithm, graph: Network, schedule: Schedule, message: Codec, rounds: int, seed: int
+    algorithm: Rule, graph: Network, schedule: Schedule, message: Codec, rounds: int, seed: int
 ) -> Experiment:
     """On quadratics, from a different first model in each row: zeros and equal rows would hide too much."""
     problem = random_quadratic(graph.clients, 5, seed)
     x0 = Draws(seed).once("testing/start", graph.workers, lanes=5) + 0.5
     first = x0[0] if algorithm.needs.common_start else x0
-    return Experiment(graph, problem, algorithm, schedule, message, rounds, seed, first, dtype="float64")
+    return Experiment(
+        graph, problem, algorithm, schedule, message, rounds, seed, first, dtype="float64"
+    )
 
 
 def _silence(graph: Network, rounds: int) -> Explicit:

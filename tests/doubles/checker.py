@@ -44,7 +44,9 @@ def _lives(peer: str, lines: list[Mapping[str, Any]]) -> list[str]:
             incarnation, round = line["incarnation"], -1
         if line["what"] == "round":
             if line["round"] <= round:
-                found.append(f"{peer}: round {line['round']} after {round} in incarnation {incarnation}")
+                found.append(
+                    f"{peer}: round {line['round']} after {round} in incarnation {incarnation}"
+                )
             round = line["round"]
     return found
 
@@ -62,7 +64,9 @@ def _ledger(peer: str, lines: list[Mapping[str, Any]]) -> list[str]:
                 found.append(f"{peer}: {which} was put twice")
             put.add(which)
         elif which not in put or which in settled:
-            found.append(f"{peer}: {which} was settled ({line['what']}) {'twice' if which in settled else 'but never put'}")
+            found.append(
+                f"{peer}: {which} was settled ({line['what']}) {'twice' if which in settled else 'but never put'}"
+            )
         else:
             settled.add(which)
     return found
@@ -98,17 +102,31 @@ def _across(events: Mapping[str, list[Mapping[str, Any]]]) -> list[str]:
         for line in lines:
             if line["what"] == "ack" and line["to"] in events:
                 if (peer, line["to"], line["incarnation"], line["seq"]) not in applied:
-                    found.append(f"{peer}: {line['to']} acknowledged number {line['seq']} but never applied it")
+                    found.append(
+                        f"{peer}: {line['to']} acknowledged number {line['seq']} but never applied it"
+                    )
             elif line["what"] == "apply" and line["from"] in events:
-                what = (line["from"], peer, line["incarnation"], line["round"], line["mix_index"], line["channel"])
+                what = (
+                    line["from"],
+                    peer,
+                    line["incarnation"],
+                    line["round"],
+                    line["mix_index"],
+                    line["channel"],
+                )
                 if what not in put:
-                    found.append(f"{peer}: applied round {line['round']} of {line['from']}, who never sent it")
+                    found.append(
+                        f"{peer}: applied round {line['round']} of {line['from']}, who never sent it"
+                    )
     return found
 
 
 def _mass(events: Mapping[str, list[Mapping[str, Any]]]) -> list[str]:
     """The last 'totals' of each peer: held, source, and per neighbour sent (sigma) and got (rho)."""
-    last = {peer: [line for line in lines if line["what"] == "totals"][-1:] for peer, lines in events.items()}
+    last = {
+        peer: [line for line in lines if line["what"] == "totals"][-1:]
+        for peer, lines in events.items()
+    }
     totals = {peer: lines[0] for peer, lines in last.items() if lines}
     if not totals:
         return []
@@ -120,6 +138,12 @@ def _mass(events: Mapping[str, list[Mapping[str, Any]]]) -> list[str]:
     transit = zero
     for peer, line in totals.items():
         for target, sigma in line["sent"].items():
-            transit = transit + np.asarray(sigma, np.float64) - np.asarray(totals[target]["got"].get(peer, zero), np.float64)
-    defect = float(np.max(np.abs(held + transit - source)) / max(1.0, float(np.max(np.abs(source)))))
+            transit = (
+                transit
+                + np.asarray(sigma, np.float64)
+                - np.asarray(totals[target]["got"].get(peer, zero), np.float64)
+            )
+    defect = float(
+        np.max(np.abs(held + transit - source)) / max(1.0, float(np.max(np.abs(source))))
+    )
     return [f"mass is off by {defect:.1e} of what there is"] if defect > _MASS_SLACK else []

@@ -192,7 +192,9 @@ class MemoryDriver:
         if not self.running or not self.table.linked(peer) or greetings.current(peer) is not None:
             return
         other = self.network.drivers.get(peer)
-        if other is None or any(line.greets(self) and line.peer_of(self) == peer for line in self.lines):
+        if other is None or any(
+            line.greets(self) and line.peer_of(self) == peer for line in self.lines
+        ):
             self.dial(peer)
         else:
             _Line(self, other)
@@ -204,7 +206,9 @@ class MemoryDriver:
             why = error.why
         if isinstance(error, FrameError):
             why = error.reason
-        quiet = why == "crossed" or (isinstance(error, OSError) and not isinstance(error, RefusedByPeerError))
+        quiet = why == "crossed" or (
+            isinstance(error, OSError) and not isinstance(error, RefusedByPeerError)
+        )
         if not quiet and error is not None:
             by = "by_peer_" if isinstance(error, RefusedByPeerError) else ""
             self.table.refuse(conversation.peer, by + why)
@@ -228,7 +232,9 @@ class MemoryDriver:
                 return
             for conversation in self.table.greetings.all():
                 if not self.table.linked(conversation.peer) or not conversation.fits():
-                    conversation.leave("removed" if not self.table.linked(conversation.peer) else "rewired")
+                    conversation.leave(
+                        "removed" if not self.table.linked(conversation.peer) else "rewired"
+                    )
                 self._wake(conversation.peer)
             for peer in self.table.peers():
                 if self.table.greetings.current(peer) is None:

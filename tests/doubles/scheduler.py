@@ -38,7 +38,11 @@ class Scheduler:
     """Runs one function per peer. Whoever waits hands the turn on; time passes when nobody has anything to do."""
 
     def __init__(
-        self, lock: threading.RLock, draws: random.Random, move: Callable[[float], None], clock: Callable[[], float]
+        self,
+        lock: threading.RLock,
+        draws: random.Random,
+        move: Callable[[float], None],
+        clock: Callable[[], float],
     ) -> None:
         self._turn = threading.Condition(lock)
         self._random, self._move, self._clock = draws, move, clock
@@ -46,14 +50,18 @@ class Scheduler:
         self._holder: _Runner | None = None
         self.running = False
 
-    def run(self, programs: dict[str, Callable[[Endpoint], object]], begin: Callable[[str], Endpoint]) -> dict[str, object]:
+    def run(
+        self, programs: dict[str, Callable[[Endpoint], object]], begin: Callable[[str], Endpoint]
+    ) -> dict[str, object]:
         """Run all to their end; raises the first error of any."""
         with self._turn:
             self._runners = {peer: _Runner(peer) for peer in programs}
             self.running = True
             try:
                 for peer, runner in self._runners.items():
-                    runner.thread = threading.Thread(target=self._work, args=(runner, programs[peer], begin), daemon=True)
+                    runner.thread = threading.Thread(
+                        target=self._work, args=(runner, programs[peer], begin), daemon=True
+                    )
                     runner.thread.start()
                 self._hand_on()
                 while not all(runner.finished for runner in self._runners.values()):
@@ -87,7 +95,12 @@ class Scheduler:
             runner.crashed = False
             raise CrashedError(f"{runner.peer[:7]} crashed")
 
-    def _work(self, runner: _Runner, program: Callable[[Endpoint], object], begin: Callable[[str], Endpoint]) -> None:
+    def _work(
+        self,
+        runner: _Runner,
+        program: Callable[[Endpoint], object],
+        begin: Callable[[str], Endpoint],
+    ) -> None:
         with self._turn:
             self._await(runner)
         while True:
@@ -118,7 +131,8 @@ class Scheduler:
             ready = [
                 runner
                 for runner in waiting
-                if runner.until <= now or (runner.table is not None and runner.table.waiters.version != runner.seen)
+                if runner.until <= now
+                or (runner.table is not None and runner.table.waiters.version != runner.seen)
             ]
             if ready:
                 self._holder = self._random.choice(ready)

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..algorithms import DGD
 from ..core import Network
 from ..experiment import Experiment
 from ..graphs import geometric, regular
 from ..problems import Classification, Dataset
+from ..rules import DGD
 
 __all__ = ["BATCH", "CASES", "LR", "Case", "data", "experiment", "rows_apart"]
 
@@ -34,7 +34,11 @@ class Case:
     @property
     def graph(self) -> Network:
         """DSpodFL's geometric graph for ten clients, six neighbours each for more."""
-        return geometric(10, radius=0.4, seed=1) if self.clients == 10 else regular(self.clients, degree=6, seed=1)
+        return (
+            geometric(10, radius=0.4, seed=1)
+            if self.clients == 10
+            else regular(self.clients, degree=6, seed=1)
+        )
 
 
 CASES: dict[str, Case] = {
@@ -60,7 +64,9 @@ def data() -> Dataset:
 def experiment(case: Case, x0: Tensor | None = None) -> Experiment:
     """DGD with every client and link in every round, without end."""
     problem = Classification(case.model, data(), batch=BATCH)
-    return Experiment(graph=case.graph, problem=problem, algorithm=DGD(lr=LR), rounds=_ENDLESS, x0=x0)
+    return Experiment(
+        graph=case.graph, problem=problem, algorithm=DGD(lr=LR), rounds=_ENDLESS, x0=x0
+    )
 
 
 def rows_apart(exp: Experiment) -> Tensor:

@@ -13,7 +13,10 @@ from ..core import Codec, Draws, Envelope
 
 __all__ = ["FAST", "SIZES", "codec_speeds"]
 
-SIZES: Mapping[int, int] = {7_850: 40, 1_000_000: 8}  # numbers of a row, and how often each is timed
+SIZES: Mapping[int, int] = {
+    7_850: 40,
+    1_000_000: 8,
+}  # numbers of a row, and how often each is timed
 FAST = ("Dense(word='float16')", "TopK(fraction=0.1, positions='shortest')", "Sign()")
 _CODECS: tuple[Codec, ...] = (
     Dense(),
@@ -37,7 +40,11 @@ def codec_speeds(sizes: Mapping[int, int] = SIZES) -> dict[tuple[str, int], tupl
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return {(repr(codec), n): _speeds(codec, n, times) for n, times in sizes.items() for codec in _CODECS}
+        return {
+            (repr(codec), n): _speeds(codec, n, times)
+            for n, times in sizes.items()
+            for codec in _CODECS
+        }
     finally:
         torch.set_num_threads(threads)
 

@@ -51,13 +51,20 @@ class Simulator:
     def picks(self, t: int) -> Ids:
         """The samples of round t, [clients, batch], worked out here from the draws alone."""
         u = self.now.port.draws("batch", t, self.now.port.place.rows, BATCH)
-        return np.stack([part[(row * len(part)).astype(np.int64)] for part, row in zip(self.parts, u, strict=True)])
+        return np.stack(
+            [
+                part[(row * len(part)).astype(np.int64)]
+                for part, row in zip(self.parts, u, strict=True)
+            ]
+        )
 
 
 class PapersLoop:
     """How the papers' public codes are written: one module per client, autograd, and parameters mixed one by one."""
 
-    def __init__(self, problem: Classification, graph: Network, parts: list[Ids], x0: Tensor) -> None:
+    def __init__(
+        self, problem: Classification, graph: Network, parts: list[Ids], x0: Tensor
+    ) -> None:
         module = problem.module(seed=0)
         self._models = [copy.deepcopy(module) for _ in range(graph.rows)]
         for model, row in zip(self._models, x0, strict=True):
@@ -90,7 +97,9 @@ class PapersLoop:
     @property
     def rows(self) -> Tensor:
         """The models as rows."""
-        return torch.stack([nn.utils.parameters_to_vector(model.parameters()).detach() for model in self._models])
+        return torch.stack(
+            [nn.utils.parameters_to_vector(model.parameters()).detach() for model in self._models]
+        )
 
 
 class NumpyLoop:

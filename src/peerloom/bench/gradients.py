@@ -43,7 +43,9 @@ class Workload:
             picks = np.arange(len(samples[0])).reshape(labels.shape)
             return {
                 "fast": lambda: large.full(x, np.arange(self.models), list(picks)),
-                "twin": lambda: closed.gradients(x, samples[0][torch.from_numpy(picks)], labels, lambda: seeds),
+                "twin": lambda: closed.gradients(
+                    x, samples[0][torch.from_numpy(picks)], labels, lambda: seeds
+                ),
             }
         strategy = STRATEGIES[fast](self.module, loss)
         return {

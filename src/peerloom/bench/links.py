@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms import DGD
 from ..errors import PeerError
 from ..experiment import Experiment
 from ..graphs import ring
@@ -23,6 +22,7 @@ from ..peers.federation import found_on_this_machine
 from ..peers.floats import float_channel, to_body
 from ..peers.processes import context
 from ..problems import Classification, blobs
+from ..rules import DGD
 from ..transport import Endpoint, Home, Parcel, RunIdentity, Settings
 from ..transport.roster import parse_address
 from ..transport.tls import client_context, server_context
@@ -54,7 +54,8 @@ def links(sizes: Sizes = SIZES) -> dict[str, tuple[float, float]]:
             body = np.ones(many, np.float32)
             body.flags.writeable = False  # as engines do it, so that the link need not copy it
             spent = [
-                (_time(checked, channel, round, body), _time(bare, channel, round, body)) for round in range(frames + _WARM)
+                (_time(checked, channel, round, body), _time(bare, channel, round, body))
+                for round in range(frames + _WARM)
             ]
             first, second = zip(*spent[_WARM:], strict=True)
             found[size] = (1000 * statistics.median(first), 1000 * statistics.median(second))
@@ -77,9 +78,13 @@ def _checked(ours: Home, theirs: Home, sizes: Sizes) -> Iterator[Send]:
         with _endpoint(ours, sizes) as post:
 
             def send(channel: int, round: int, body: NDArray[np.float32]) -> None:
-                receipt = post.send(theirs.identity.id, Parcel(channel, round, 0, to_body(body)), mode="latest")
+                receipt = post.send(
+                    theirs.identity.id, Parcel(channel, round, 0, to_body(body)), mode="latest"
+                )
                 if not post.settle([receipt], _PATIENCE):
-                    raise PeerError(f"The other process did not answer within {_PATIENCE:.0f} seconds.")
+                    raise PeerError(
+                        f"The other process did not answer within {_PATIENCE:.0f} seconds."
+                    )
 
             yield send
     finally:
@@ -88,8 +93,14 @@ def _checked(ours: Home, theirs: Home, sizes: Sizes) -> Iterator[Send]:
 
 
 def _endpoint(home: Home, sizes: Sizes) -> Endpoint:
-    run = RunIdentity("bench", "links", {k: float_channel("float32", [many]) for k, (many, _) in enumerate(sizes.values())})
-    return Endpoint(home.identity, home.roster, run, home.state, parse_address(home.addresses[0]), Settings())
+    run = RunIdentity(
+        "bench",
+        "links",
+        {k: float_channel("float32", [many]) for k, (many, _) in enumerate(sizes.values())},
+    )
+    return Endpoint(
+        home.identity, home.roster, run, home.state, parse_address(home.addresses[0]), Settings()
+    )
 
 
 def _take(folder: str, sizes: Sizes, end: Event) -> None:
@@ -102,11 +113,15 @@ def _bare(ours: Home, theirs: Home, sizes: Sizes) -> Iterator[Send]:
     """Send over a socket to another process, in the pieces that a link sends, until a short answer comes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         where = listener.getsockname()
-    answering = context().Process(target=_answer, args=(str(theirs.folder), where, sizes), daemon=True)
+    answering = context().Process(
+        target=_answer, args=(str(theirs.folder), where, sizes), daemon=True
+    )
     answering.start()
     with _dial(where) as raw:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with client_context(ours.identity, ours.roster).wrap_socket(raw, server_hostname="peer") as sock:
+        with client_context(ours.identity, ours.roster).wrap_socket(
+            raw, server_hostname="peer"
+        ) as sock:
             answer = memoryview(bytearray(_ANSWER))
 
             def send(channel: int, round: int, body: NDArray[np.float32]) -> None:

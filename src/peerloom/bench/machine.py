@@ -64,7 +64,9 @@ class Work:
 
     def limit(self, machine: Machine) -> str:
         """Which of the two it is."""
-        return "arithmetic" if self.flops / machine.gemm > self.bytes / machine.bandwidth else "memory"
+        return (
+            "arithmetic" if self.flops / machine.gemm > self.bytes / machine.bandwidth else "memory"
+        )
 
 
 def work_of(problem: Classification, graph: Network) -> Work:
@@ -72,8 +74,12 @@ def work_of(problem: Classification, graph: Network) -> Work:
     module, n, clients = problem.module(seed=0), problem.n, graph.rows
     inputs = torch.zeros(BATCH, *problem.data.x.shape[1:])
     with FlopCounterMode(display=False) as counter:
-        nn.functional.cross_entropy(module(inputs), torch.zeros(BATCH, dtype=torch.int64)).backward()  # type: ignore[no-untyped-call]
-    flops = clients * counter.get_total_flops() + 2 * n * (len(graph.peers) + clients) + 2 * n * clients
+        nn.functional.cross_entropy(
+            module(inputs), torch.zeros(BATCH, dtype=torch.int64)
+        ).backward()  # type: ignore[no-untyped-call]
+    flops = (
+        clients * counter.get_total_flops() + 2 * n * (len(graph.peers) + clients) + 2 * n * clients
+    )
     return Work(flops, _FLOAT * clients * (2 * inputs.numel() + 4 * n))
 
 

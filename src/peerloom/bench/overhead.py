@@ -27,7 +27,10 @@ def overhead(seconds: float) -> dict[str, float]:
     port = simulator.now.port
     problem = port.problem
     assert isinstance(problem, LocalClassification)
-    samples_and_gradient, gradient = _Stopwatch(problem._of), _Stopwatch(problem._gradients.gradients)
+    samples_and_gradient, gradient = (
+        _Stopwatch(problem._of),
+        _Stopwatch(problem._gradients.gradients),
+    )
     product = _Stopwatch(port._mixers["peers"])
     problem._of = samples_and_gradient  # type: ignore[method-assign]
     problem._gradients.gradients = gradient  # type: ignore[method-assign]
@@ -46,7 +49,11 @@ def overhead(seconds: float) -> dict[str, float]:
             "gradient": gradient.seconds,
             "product": product.seconds,
         }
-        best = min(best, {part: 1000 * spent / _TURN for part, spent in found.items()}, key=lambda turn: turn["round"])
+        best = min(
+            best,
+            {part: 1000 * spent / _TURN for part, spent in found.items()},
+            key=lambda turn: turn["round"],
+        )
     return best
 
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..algorithms import DGD
 from ..core import Body, ByteDelivery, CodedWire, Draws, Links, Network, Tag
 from ..experiment import Evaluate, Experiment
 from ..graphs import regular, ring
 from ..peers.federation import Federation
 from ..peers.folder import PeerFolder
-from ..peers.shape import Shape
+from ..peers.wire_plan import WirePlan
 from ..problems import Classification, blobs
+from ..rules import DGD
 from ..runtime import Guard, Session, build_port
 from .cases import BATCH, LR
 from .processes import torch_alone
@@ -56,8 +56,14 @@ def _measured(graph: Network, features: int, rounds: int, warm: int) -> dict[str
                 first.append(time.perf_counter() - begin)
 
         federation.run(look)
-        last, lines = federation.status(), [keep.measurements() for keep in federation.peer_folders()]
-    spent, cpu = (np.array([line[-1][what] - line[1][what] for line in lines]) for what in ("seconds", "cpu_seconds"))
+        last, lines = (
+            federation.status(),
+            [keep.measurements() for keep in federation.peer_folders()],
+        )
+    spent, cpu = (
+        np.array([line[-1][what] - line[1][what] for line in lines])
+        for what in ("seconds", "cpu_seconds")
+    )
     return {
         "start": first[0],
         "rounds": (rounds - warm) / float(spent.max()),
@@ -67,7 +73,9 @@ def _measured(graph: Network, features: int, rounds: int, warm: int) -> dict[str
 
 
 def _experiment(graph: Network, features: int, rounds: int, warm: int) -> Experiment:
-    problem = Classification("softmax", blobs(samples=20 * graph.rows, features=features, classes=10), batch=BATCH)
+    problem = Classification(
+        "softmax", blobs(samples=20 * graph.rows, features=features, classes=10), batch=BATCH
+    )
     return Experiment(graph, problem, DGD(lr=LR), rounds=rounds, evaluate=Evaluate(every=warm))
 
 
@@ -85,23 +93,31 @@ def _parts() -> dict[str, float]:
     exp, row = _experiment(ring(RING), 784, 10**9, 1), 0
     hosted = np.array([row])
     wire = CodedWire(exp.message, Draws(exp.seed), hosted, _Echo())
-    session = Session(exp, build_port(exp, hosted, mixer="links", wire=wire), guard=Guard(every=1, replay=False))
+    session = Session(
+        exp, build_port(exp, hosted, mixer="links", wire=wire), guard=Guard(every=1, replay=False)
+    )
     session.start()
-    shape = Shape.of(exp)
-    kept = [np.zeros(exp.problem.n, np.float32) for _ in range(2 * shape.remember)]  # what its two neighbours may need again
+    plan = WirePlan.of(exp)
+    kept = [
+        np.zeros(exp.problem.n, np.float32) for _ in range(2 * plan.remember)
+    ]  # what its two neighbours may need again
 
     with tempfile.TemporaryDirectory() as place:
         keep = PeerFolder(Path(place), "bench")
         done = replace(session.checkpoint(), wire={"bodies": kept})
         saved = _median(lambda: keep.save(done), 10)
-        return {"step": _median(session.step, 500), "checkpoint": saved / shape.checkpoint_every}
+        return {"step": _median(session.step, 500), "checkpoint": saved / plan.checkpoint_every}
 
 
 class _Echo:
     """A wire whose neighbours answer at once, with what they got."""
 
-    def exchange(self, tag: Tag, links: Links, out: Any, bodies: Sequence[Body], into: Any) -> ByteDelivery:
-        return ByteDelivery([body.copy() for body in bodies], np.ones(len(into), bool), np.ones(len(out), bool))
+    def exchange(
+        self, tag: Tag, links: Links, out: Any, bodies: Sequence[Body], into: Any
+    ) -> ByteDelivery:
+        return ByteDelivery(
+            [body.copy() for body in bodies], np.ones(len(into), bool), np.ones(len(out), bool)
+        )
 
 
 def _median(call: Callable[[], object], times: int) -> float:

@@ -25,7 +25,9 @@ def memory() -> dict[str, float]:
 
 def torch_alone() -> float:
     """MB of an interpreter that has loaded torch and does nothing."""
-    return 1000 * float(_child("-c", "import torch; from peerloom.bench.processes import _peak; print(_peak())"))
+    return 1000 * float(
+        _child("-c", "import torch; from peerloom.bench.processes import _peak; print(_peak())")
+    )
 
 
 def startup() -> float:
@@ -39,7 +41,9 @@ def _child(*arguments: str) -> str:
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise PeerloomError(f"`python {' '.join(arguments)}` ended with exit code {done.returncode}: {last}")
+        raise PeerloomError(
+            f"`python {' '.join(arguments)}` ended with exit code {done.returncode}: {last}"
+        )
     return done.stdout
 
 

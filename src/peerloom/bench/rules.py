@@ -9,12 +9,12 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from ..algorithms import ALGORITHMS, DGD
 from ..codecs import ANQ, Coordinates, Dense, Quantised, TopK
 from ..core import Codec, InverseSqrt, Network, Schedule
 from ..experiment import Experiment
 from ..graphs import from_edges, hubs, regular
 from ..problems import Classification
+from ..rules import DGD, RULES
 from ..runtime import Session, build_port
 from ..schedules import Always, Every, HubRounds, Sampled
 from .cases import BATCH, LR, data
@@ -49,10 +49,10 @@ def rule_rounds(seconds: float, only: tuple[str, ...] | None = None) -> dict[str
     """Milliseconds per round of every algorithm (or of some, and DGD), softmax 784 -> 10 with 100 clients."""
     problem = Classification("softmax", data(), batch=BATCH)
     runs: dict[str, Simulator] = {}
-    for name in ALGORITHMS:
+    for name in RULES:
         for label, message, schedule in _variants(name):
             if only is None or label in only or name == "DGD":
-                rule: Any = ALGORITHMS[name](**_ARGUMENTS.get(name, {"lr": LR}))
+                rule: Any = RULES[name](**_ARGUMENTS.get(name, {"lr": LR}))
                 exp = Experiment(_graph(rule.needs), problem, rule, schedule, message, rounds=10**9)
                 runs[label] = Simulator(exp)
     return interleaved({label: run.round for label, run in runs.items()}, seconds)
@@ -72,14 +72,18 @@ def _variants(name: str) -> list[tuple[str, Codec, Schedule]]:
         ]
     if name == "Depositum":
         return [(name, Dense(), Every(1))]
-    if "up" in ALGORITHMS[name].needs.layers and ALGORITHMS[name].needs.links == "any":
+    if "up" in RULES[name].needs.layers and RULES[name].needs.links == "any":
         return [(name, Dense(), HubRounds(1))]
     return [(name, Dense(), Always())]
 
 
 def _graph(needs: Any) -> Network:
     if "up" in needs.layers:
-        return hubs(from_edges(1, []), [_CLIENTS]) if needs.one_hub else hubs(regular(10, degree=4, seed=1), [10] * 10)
+        return (
+            hubs(from_edges(1, []), [_CLIENTS])
+            if needs.one_hub
+            else hubs(regular(10, degree=4, seed=1), [10] * 10)
+        )
     return regular(_CLIENTS, degree=6, seed=1)
 
 
@@ -94,11 +98,20 @@ def mixing(seconds: float) -> dict[str, float]:
     session.step()
     x = torch.rand(1000, exp.problem.n)
     matrix = scipy.sparse.csr_array(graph.peers.matrix().astype(np.float32))
-    start, column, weight = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
+    start, column, weight = (
+        torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data)
+    )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        product = torch.sparse_csr_tensor(start, column, weight, size=(1000, 1000), check_invariants=False)
+        product = torch.sparse_csr_tensor(
+            start, column, weight, size=(1000, 1000), check_invariants=False
+        )
     rows = x.numpy()
     return interleaved(
-        {"mix": lambda: port.mix(x), "scipy": lambda: matrix @ rows, "torch": lambda: torch.mm(product, x)}, seconds
+        {
+            "mix": lambda: port.mix(x),
+            "scipy": lambda: matrix @ rows,
+            "torch": lambda: torch.mm(product, x),
+        },
+        seconds,
     )

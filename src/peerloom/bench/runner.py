@@ -50,7 +50,9 @@ class Line:
 
 
 def run(
-    cases: list[str] | None = None, seconds: float = 2.0, progress: Callable[[str], None] | None = None
+    cases: list[str] | None = None,
+    seconds: float = 2.0,
+    progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Measure the named parts (all of them by default), each for about `seconds`, and return a JSON-able document.
 
@@ -58,7 +60,9 @@ def run(
     lines    the figures: case, what, value, unit, wanted, sense, met, error
     rounds   the milliseconds behind them, one entry per workload
     """
-    named = list(PARTS) if cases is None else list(dict.fromkeys(cases))  # what is named twice is measured once
+    named = (
+        list(PARTS) if cases is None else list(dict.fromkeys(cases))
+    )  # what is named twice is measured once
     for name in named:
         if name not in PARTS:
             raise ConfigError(f"bench: there is no case '{name}'. {nearest(name, PARTS)}")
@@ -81,7 +85,9 @@ def run(
     return {"machine": facts(machine), "lines": judged, "rounds": rounds}
 
 
-def _compare(name: str, case: Case, machine: Machine, seconds: float) -> tuple[dict[str, Any], list[Line]]:
+def _compare(
+    name: str, case: Case, machine: Machine, seconds: float
+) -> tuple[dict[str, Any], list[Line]]:
     """One workload: do the contenders agree, how long is a round of each, how far is the machine's bound."""
     agreement = check(name, case)
     exp = experiment(case)
@@ -102,9 +108,19 @@ def _compare(name: str, case: Case, machine: Machine, seconds: float) -> tuple[d
         "ms": ms, "agreement": agreement, "flops": work.flops, "bytes": work.bytes,
         "bound_ms": bound, "bound_by": work.limit(machine),
     }  # fmt: skip
-    lines = [Line(name, "times faster than the papers' style", ms["papers"] / ms["simulator"], "x", case.wanted)]
+    lines = [
+        Line(
+            name,
+            "times faster than the papers' style",
+            ms["papers"] / ms["simulator"],
+            "x",
+            case.wanted,
+        )
+    ]
     if case.with_numpy:
-        lines.append(Line(name, "times faster than a NumPy loop", ms["numpy"] / ms["simulator"], "x"))
+        lines.append(
+            Line(name, "times faster than a NumPy loop", ms["numpy"] / ms["simulator"], "x")
+        )
     lines.append(Line(name, "share of the machine's bound", 100 * bound / ms["simulator"], "%"))
     return entry, lines
 
@@ -112,20 +128,34 @@ def _compare(name: str, case: Case, machine: Machine, seconds: float) -> tuple[d
 def _overhead(seconds: float) -> list[Line]:
     ms = overhead(seconds)
     share = 1 - (ms["gather"] + ms["gradient"] + ms["product"]) / ms["round"]
-    parts = [Line("overhead", f"{part} of {OVERHEAD_CASE}", value, "ms") for part, value in ms.items()]
+    parts = [
+        Line("overhead", f"{part} of {OVERHEAD_CASE}", value, "ms") for part, value in ms.items()
+    ]
     return [
-        Line("overhead", "share of a round beside gather, gradient and product", 100 * share, "%", 100 * _OVERHEAD, "<"),
+        Line(
+            "overhead",
+            "share of a round beside gather, gradient and product",
+            100 * share,
+            "%",
+            100 * _OVERHEAD,
+            "<",
+        ),
         *parts,
     ]
 
 
 def _memory(_: float) -> list[Line]:
     """Peak of a run, and of a run that also judged its models."""
-    whats = {"rounds": "peak of softmax-1000, rounds alone", "judged": "the same, all models judged on 10,000 samples"}
+    whats = {
+        "rounds": "peak of softmax-1000, rounds alone",
+        "judged": "the same, all models judged on 10,000 samples",
+    }
     try:
         found = memory()
     except PeerloomError as error:
-        return [Line("memory", what, None, "GB", _MEMORY, "<", str(error)) for what in whats.values()]
+        return [
+            Line("memory", what, None, "GB", _MEMORY, "<", str(error)) for what in whats.values()
+        ]
     return [Line("memory", what, found[key], "GB", _MEMORY, "<") for key, what in whats.items()]
 
 
@@ -144,14 +174,24 @@ def _rules(seconds: float) -> list[Line]:
     def wanted(name: str) -> float | None:
         return WANTED.get(name, 4.0 if name.partition(",")[0] in COMPRESSED else None)
 
-    return [Line("algorithms", name, spent / ms["DGD"], "x DGD", wanted(name), "<") for name, spent in sorted(ms.items())]
+    return [
+        Line("algorithms", name, spent / ms["DGD"], "x DGD", wanted(name), "<")
+        for name, spent in sorted(ms.items())
+    ]
 
 
 def _mixing(seconds: float) -> list[Line]:
     ms = mixing(seconds)
     best = min(ms["scipy"], ms["torch"])
     return [
-        Line("mixing", "1,000 rows of 7,850, 8 neighbours: times one CSR product", ms["mix"] / best, "x", 2.0, "<"),
+        Line(
+            "mixing",
+            "1,000 rows of 7,850, 8 neighbours: times one CSR product",
+            ms["mix"] / best,
+            "x",
+            2.0,
+            "<",
+        ),
         Line("mixing", "one mix", ms["mix"], "ms"),
         Line("mixing", "SciPy's CSR product", ms["scipy"], "ms"),
         Line("mixing", "torch's CSR product", ms["torch"], "ms"),
@@ -160,7 +200,9 @@ def _mixing(seconds: float) -> list[Line]:
 
 def _gradients(seconds: float) -> list[Line]:
     """A fast path that is no faster than its readable twin has no reason to be there."""
-    return [Line("gradients", what, ratio, "x", 1.0) for what, ratio in fast_gradients(seconds).items()]
+    return [
+        Line("gradients", what, ratio, "x", 1.0) for what, ratio in fast_gradients(seconds).items()
+    ]
 
 
 def _codecs(_: float) -> list[Line]:
@@ -185,14 +227,25 @@ def _peers(_: float) -> list[Line]:
         Line("peers", "so these processors could do", bound, "rounds/s"),
         Line("peers", "of a row's round: gradient and mixing", parts["step"], "ms"),
         Line("peers", "of a row's round: its share of a checkpoint", parts["checkpoint"], "ms"),
-        Line("peers", "of a row's round: links, threads, the interpreter", found["cpu"] - sum(parts.values()), "ms"),
+        Line(
+            "peers",
+            "of a row's round: links, threads, the interpreter",
+            found["cpu"] - sum(parts.values()),
+            "ms",
+        ),
     ]
 
 
 def _crowd(_: float) -> list[Line]:
     found = crowd()
     return [
-        Line("crowd", f"{CROWD} peers, 256 links, 40 KB over each in every round", found["rounds"], "rounds/s", 10.0),
+        Line(
+            "crowd",
+            f"{CROWD} peers, 256 links, 40 KB over each in every round",
+            found["rounds"],
+            "rounds/s",
+            10.0,
+        ),
         Line("crowd", "until all of them have done a first round", found["start"], "s"),
         Line("crowd", "memory of a peer beyond torch", found["memory"], "MB", 64.0, "<"),
         Line("crowd", "memory of an interpreter with torch", found["torch"], "MB"),
@@ -204,7 +257,13 @@ def _links(_: float) -> list[Line]:
     for size, (link, bare) in links().items():
         wanted = 70.0 if size == "50 MB" else None
         lines += [
-            Line("links", f"{size} over a link, of a bare TLS socket's throughput", 100 * bare / link, "%", wanted),
+            Line(
+                "links",
+                f"{size} over a link, of a bare TLS socket's throughput",
+                100 * bare / link,
+                "%",
+                wanted,
+            ),
             Line("links", f"{size} over a link, acknowledged", link, "ms"),
         ]
     return lines

@@ -48,7 +48,11 @@ def _figures(lines: list[dict[str, Any]]) -> Table:
         table.add_column(head, justify="right")
     verdicts = {True: Text("yes", style="green"), False: Text("no", style="red"), None: Text("")}
     for line in lines:
-        wanted = "" if line["wanted"] is None else f"{line['sense']} {_number(line['wanted'])} {line['unit']}"
+        wanted = (
+            ""
+            if line["wanted"] is None
+            else f"{line['sense']} {_number(line['wanted'])} {line['unit']}"
+        )
         found = "failed" if line["value"] is None else f"{_number(line['value'])} {line['unit']}"
         what = line["what"] if line["error"] is None else f"{line['what']}: {line['error']}"
         # Text, not str: an error may hold square brackets, which rich would take for markup.

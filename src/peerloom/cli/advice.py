@@ -29,7 +29,9 @@ def render(title: str, found: Sequence[Advice]) -> RenderableType:
     first = found[0].seed
     shown = [advice for advice in found if advice.seed == first]
     others = dict.fromkeys(advice.seed for advice in found if advice.seed != first)
-    parts: list[RenderableType] = [Text(f"{title}, seed {first}" if others else title, style="bold")]
+    parts: list[RenderableType] = [
+        Text(f"{title}, seed {first}" if others else title, style="bold")
+    ]
     parts += _section("In short", [Text(_in_short(shown))])
     parts += _section("The network", _network(shown[0]))
     parts += _section("The problem", _problem(shown[0]))
@@ -39,7 +41,9 @@ def render(title: str, found: Sequence[Advice]) -> RenderableType:
     parts += _section("Beware", _findings(shown))
     skipped = dict.fromkeys(text for advice in shown for text in advice.skipped)
     parts += _section("Left out", [Text(text, style="dim") for text in skipped])
-    parts += _section("Other seeds", [_other([one for one in found if one.seed == seed]) for seed in others])
+    parts += _section(
+        "Other seeds", [_other([one for one in found if one.seed == seed]) for seed in others]
+    )
     return Group(*parts)
 
 
@@ -47,10 +51,22 @@ def _in_short(shown: Sequence[Advice]) -> str:
     broken = [a.label for a in shown if not a.works]
     if broken:
         whose = "This" if len(broken) == len(shown) else listed(broken)
-        return f"{whose} cannot work: " + next(one.text for a in shown for one in a.findings if one.level == "error")
+        return f"{whose} cannot work: " + next(
+            one.text for a in shown for one in a.findings if one.level == "error"
+        )
     needed = sorted({a.rounds_to_agree for a in shown if a.rounds_to_agree is not None})
-    pace = "" if not needed else f"{needed[0]:,}" if len(needed) == 1 else f"{needed[0]:,} to {needed[-1]:,}"
-    agree = f"Everyone reaches everyone, and models agree within {pace} rounds." if needed else "The models never agree."
+    pace = (
+        ""
+        if not needed
+        else f"{needed[0]:,}"
+        if len(needed) == 1
+        else f"{needed[0]:,} to {needed[-1]:,}"
+    )
+    agree = (
+        f"Everyone reaches everyone, and models agree within {pace} rounds."
+        if needed
+        else "The models never agree."
+    )
     covered = [a.label for a in shown if a.coverage.holds]
     if not covered:
         proof = (
@@ -73,16 +89,27 @@ def _section(title: str, lines: Iterable[RenderableType]) -> Iterator[Renderable
 def _network(a: Advice) -> Iterator[Text]:
     s = a.shape
     count = s.links // 2 if s.two_way else s.links
-    who = f"{plural(a.clients, 'client')} under {plural(a.hubs, 'hub')}; the hubs' graph: " if a.hubs else ""
+    who = (
+        f"{plural(a.clients, 'client')} under {plural(a.hubs, 'hub')}; the hubs' graph: "
+        if a.hubs
+        else ""
+    )
     nodes = plural(s.rows, "hub" if a.hubs else "client")
     kind = "link" if s.two_way else "one-way link"
     hops = _hops(a)
     reach = f"everyone reaches everyone{hops}" if s.connected else "NOT everyone reaches everyone"
     yield Text(f"{a.graph}: {who}{nodes}, {plural(count, kind)}; {reach}.")
-    degrees = str(s.degree_low) if s.degree_low == s.degree_high else f"{s.degree_low} to {s.degree_high}"
+    degrees = (
+        str(s.degree_low) if s.degree_low == s.degree_high else f"{s.degree_low} to {s.degree_high}"
+    )
     mean = "" if s.degree_low == s.degree_high else f" ({s.degree_mean:.1f} on average)"
-    facts = ["regular" if s.regular else "not regular", "bipartite" if s.bipartite else "not bipartite"]
-    yield Text(f"{degrees} {'neighbour' if degrees == '1' else 'neighbours'} each{mean}; {', '.join(facts)}.")
+    facts = [
+        "regular" if s.regular else "not regular",
+        "bipartite" if s.bipartite else "not bipartite",
+    ]
+    yield Text(
+        f"{degrees} {'neighbour' if degrees == '1' else 'neighbours'} each{mean}; {', '.join(facts)}."
+    )
     for one in a.matrices:
         layer = "" if one.layer == "peers" else f" of layer {one.layer}"
         plain = one.weights != "neighbours" and not a.hubs
@@ -94,7 +121,11 @@ def _hops(a: Advice) -> str:
     s = a.shape
     if s.diameter is not None:
         return f", over {plural(s.diameter, 'link')} at most"
-    return f", over {s.diameter_low} to {s.diameter_high} links at most" if s.diameter_low is not None else ""
+    return (
+        f", over {s.diameter_low} to {s.diameter_high} links at most"
+        if s.diameter_low is not None
+        else ""
+    )
 
 
 def _weights(kind: str) -> str:
@@ -119,16 +150,30 @@ def _problem(a: Advice) -> Iterator[RenderableType]:
         one = getattr(a.constants, name)
         if name == "slope" and not one.value:
             continue
-        span = f"{number(one.low)} to {number(one.high)}" if one.how == "estimated" and one.low != one.high else ""
+        span = (
+            f"{number(one.low)} to {number(one.high)}"
+            if one.how == "estimated" and one.low != one.high
+            else ""
+        )
         most = "at most " if one.how == "bound" else ""
-        table.add_row(word, f"{most}{number(one.value)}", one.how, span, Text(one.note, style="dim"))
+        table.add_row(
+            word, f"{most}{number(one.value)}", one.how, span, Text(one.note, style="dim")
+        )
     yield table
 
 
 def _rounds(shown: Sequence[Advice]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("", overflow="fold")
-    heads = ("leaves", "all on", "rounds\nto agree", "links\nfire", "clients\ncompute", "sent", "delay")
+    heads = (
+        "leaves",
+        "all on",
+        "rounds\nto agree",
+        "links\nfire",
+        "clients\ncompute",
+        "sent",
+        "delay",
+    )
     for name in heads:
         table.add_column(name, justify="right")
     for a in shown:
@@ -169,7 +214,9 @@ def _theory(shown: Sequence[Advice]) -> Iterator[RenderableType]:
         if c.holds:
             text.append(f"covered by {c.theorem}", style="green").append(".")
         else:
-            text.append("covered by no theorem", style="yellow").append(f". {c.theorem}: {'; '.join(c.fails)}.")
+            text.append("covered by no theorem", style="yellow").append(
+                f". {c.theorem}: {'; '.join(c.fails)}."
+            )
         yield text
         yield from (Padding(Text(line), (0, 0, 0, 2)) for line in _steps(a))
 
@@ -186,7 +233,9 @@ def _steps(a: Advice) -> Iterator[str]:
             )
             if value is not None
         ]
-        yield f"Step {number(c.step)}" + (f"; {', '.join(limits)}." if limits else "; theory names no limit here.")
+        yield f"Step {number(c.step)}" + (
+            f"; {', '.join(limits)}." if limits else "; theory names no limit here."
+        )
     if c.growth is not None:
         yield f"Growth of sigma: below {c.growth:.5g}."
     if c.floor:
@@ -207,18 +256,32 @@ def _help(shown: Sequence[Advice]) -> Iterator[Text]:
         assert a.changes is not None
         c, said = a.changes, []
         if c.surer:
-            said.append(f"always on instead of now and then: {'; '.join(_change(one) for one in c.surer)}")
+            said.append(
+                f"always on instead of now and then: {'; '.join(_change(one) for one in c.surer)}"
+            )
         if c.fresh:
             said.append(f"new links: {'; '.join(_change(one) for one in c.fresh)}")
         if c.weights is not None and 1 - c.weights > 1.02 * (1 - c.now):
-            said.append(f"better weights than these: {_rate(c.weights)} (--json has them, graphs.from_matrix takes them)")
+            said.append(
+                f"better weights than these: {_rate(c.weights)} (--json has them, graphs.from_matrix takes them)"
+            )
         if said:
-            yield Text(f"{listed(labels)}, now {_rate(c.now)} per talking round. " + ". ".join(map(capital, said)) + ".")
+            yield Text(
+                f"{listed(labels)}, now {_rate(c.now)} per talking round. "
+                + ". ".join(map(capital, said))
+                + "."
+            )
 
 
 def _change(one: Improvement) -> str:
     arrow = "-" if one.both_ways else " -> "
-    now = f" (now {one.before:.2g})" if one.before else f" (at {one.after:.2g})" if one.after < 1 else ""
+    now = (
+        f" (now {one.before:.2g})"
+        if one.before
+        else f" (at {one.after:.2g})"
+        if one.after < 1
+        else ""
+    )
     return f"{one.source}{arrow}{one.target}{now} gives {_rate(one.contraction)}"
 
 
@@ -235,14 +298,21 @@ def _findings(shown: Sequence[Advice]) -> Iterator[Text]:
 
 
 def _other(found: Sequence[Advice]) -> Text:
-    agree = ", ".join(f"{a.label} {'never' if a.rounds_to_agree is None else f'{a.rounds_to_agree:,}'}" for a in found)
+    agree = ", ".join(
+        f"{a.label} {'never' if a.rounds_to_agree is None else f'{a.rounds_to_agree:,}'}"
+        for a in found
+    )
     wrong = sum(one.level != "note" for a in found for one in a.findings)
     broken = "" if all(a.works for a in found) else "; CANNOT WORK"
     tail = f"; {plural(wrong, 'warning')}" if wrong else ""
-    return Text(f"{found[0].seed}: rounds to agree: {agree}{tail}{broken}. In full: --seed {found[0].seed}")
+    return Text(
+        f"{found[0].seed}: rounds to agree: {agree}{tail}{broken}. In full: --seed {found[0].seed}"
+    )
 
 
-def _alike(shown: Sequence[Advice], key: Callable[[Advice], Hashable]) -> Iterator[tuple[list[str], list[Advice]]]:
+def _alike(
+    shown: Sequence[Advice], key: Callable[[Advice], Hashable]
+) -> Iterator[tuple[list[str], list[Advice]]]:
     groups: dict[Hashable, list[Advice]] = {}
     for a in shown:
         groups.setdefault(key(a), []).append(a)

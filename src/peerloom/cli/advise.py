@@ -15,7 +15,9 @@ from .files import load
 __all__ = ["advise_command"]
 
 
-def advise_command(file: Path | None, settings: list[str], seed: int | None, constants: list[str], as_json: bool) -> None:
+def advise_command(
+    file: Path | None, settings: list[str], seed: int | None, constants: list[str], as_json: bool
+) -> None:
     """Advise on every experiment of a file; ends with 2 if one of them cannot work."""
     table, name = load(file, settings, seed)
     comparison = comparison_from(table, name)
@@ -26,7 +28,11 @@ def advise_command(file: Path | None, settings: list[str], seed: int | None, con
             found.append(advice)
             status.update(f"reckoning: {advice.label}, seed {advice.seed}")
     works = all(advice.works for advice in found)
-    document = {"title": comparison.title, "works": works, "experiments": [advice.to_dict() for advice in found]}
+    document = {
+        "title": comparison.title,
+        "works": works,
+        "experiments": [advice.to_dict() for advice in found],
+    }
     show(document, render(comparison.title, found), as_json)
     if not works:
         sys.exit(ConfigError.exit_code)

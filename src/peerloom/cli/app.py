@@ -27,7 +27,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-data = typer.Typer(help="Public data sets: what is on this machine, and how to get the rest.", no_args_is_help=True)
+data = typer.Typer(
+    help="Public data sets: what is on this machine, and how to get the rest.", no_args_is_help=True
+)
 app.add_typer(data, name="data")
 
 peer = typer.Typer(
@@ -40,15 +42,27 @@ app.add_typer(peer, name="peer")
 out = Console()
 err = Console(stderr=True)
 
-Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time, each in a process with one thread; they share their data.")]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Runs at a time, each in a process with one thread; they share their data."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-File = Annotated[Path | None, typer.Argument(help="An experiment file (TOML). Without one, the built-in example.")]
+File = Annotated[
+    Path | None,
+    typer.Argument(help="An experiment file (TOML). Without one, the built-in example."),
+]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="A.B=VALUE", help="Change a value of the file; may be repeated.")
+    list[str] | None,
+    typer.Option("--set", metavar="A.B=VALUE", help="Change a value of the file; may be repeated."),
 ]
 Seed = Annotated[int | None, typer.Option(help="With this seed only, in place of the file's.")]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Where to keep the runs. By default a new folder below runs/.")
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", help="Where to keep the runs. By default a new folder below runs/."
+    ),
 ]
 
 
@@ -63,7 +77,10 @@ class Format(StrEnum):
 
 Export = Annotated[
     list[Format] | None,
-    typer.Option("--export", help="Also write the pictures, or the numbers in them, into pictures/; may be repeated."),
+    typer.Option(
+        "--export",
+        help="Also write the pictures, or the numbers in them, into pictures/; may be repeated.",
+    ),
 ]
 
 
@@ -91,11 +108,14 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
     path: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="DIR", help="Where code lies that a file names as module:Name. By default the working directory."
+            metavar="DIR",
+            help="Where code lies that a file names as module:Name. By default the working directory.",
         ),
     ] = None,
 ) -> None:
@@ -113,14 +133,24 @@ def run(
     seed: Seed = None,
     out_dir: Out = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Go on with the interrupted runs of this folder.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Go on with the interrupted runs of this folder."),
     ] = None,
-    device: Annotated[str, typer.Option(help="Where to compute: cpu, or cuda where there is a GPU.")] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="Where to compute: cpu, or cuda where there is a GPU.")
+    ] = "cpu",
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Processor threads. By default one for small models, all for large ones.")
+        int | None,
+        typer.Option(
+            min=1, help="Processor threads. By default one for small models, all for large ones."
+        ),
     ] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="Also keep what fired, so that the schedule Replay can let it fire again.")
+        bool,
+        typer.Option(
+            "--record",
+            help="Also keep what fired, so that the schedule Replay can let it fire again.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -138,9 +168,14 @@ def up(
     out_dir: Out = None,
     deadline: Annotated[
         float | None,
-        typer.Option(min=0.01, help="Seconds to wait for a neighbour in a round; then the round goes on without it."),
+        typer.Option(
+            min=0.01,
+            help="Seconds to wait for a neighbour in a round; then the round goes on without it.",
+        ),
     ] = None,
-    free: Annotated[bool, typer.Option("--free", help="Wait for nobody: use the newest of every neighbour.")] = False,
+    free: Annotated[
+        bool, typer.Option("--free", help="Wait for nobody: use the newest of every neighbour.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run an experiment between real processes with real TLS on this machine: one per client, keys and all."""
@@ -156,7 +191,10 @@ def advise(
     seed: Seed = None,
     constant: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A constant known by hand, such as smoothness=2; may be repeated."),
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A constant known by hand, such as smoothness=2; may be repeated.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -168,7 +206,9 @@ def advise(
 
 @app.command("list")
 def list_(
-    kind: Annotated[Kind | None, typer.Argument(help="What to list. Without it, how many there are of each.")] = None,
+    kind: Annotated[
+        Kind | None, typer.Argument(help="What to list. Without it, how many there are of each.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List what an experiment file may name, with arguments and defaults."""
@@ -181,14 +221,21 @@ def list_(
 def sweep(
     file: Annotated[Path, typer.Argument(help="An experiment file (TOML).")],
     grid: Annotated[
-        list[str], typer.Option("--grid", metavar="A.B=1,2,3", help="Values to take in turn; several grids are combined.")
+        list[str],
+        typer.Option(
+            "--grid",
+            metavar="A.B=1,2,3",
+            help="Values to take in turn; several grids are combined.",
+        ),
     ],
     set_: Set = None,
     jobs: Jobs = 1,
     out_dir: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="DIR", help="Where to keep the runs, or to go on. By default a new folder below runs/."
+            "--out",
+            metavar="DIR",
+            help="Where to keep the runs, or to go on. By default a new folder below runs/.",
         ),
     ] = None,
     formats: Export = None,
@@ -203,7 +250,9 @@ def sweep(
 @app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs or of comparisons.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="The page to write.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="The page to write.")
+    ] = None,
     formats: Export = None,
     as_json: Json = False,
 ) -> None:
@@ -216,11 +265,12 @@ def report(
 @app.command()
 def export(
     run: Annotated[Path, typer.Argument(help="The folder of one run.")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The file to write.")] = Path(
-        "model.safetensors"
-    ),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The file to write.")
+    ] = Path("model.safetensors"),
     row: Annotated[
-        int | None, typer.Option(help="This client's model, from 0. By default the mean of all clients'.")
+        int | None,
+        typer.Option(help="This client's model, from 0. By default the mean of all clients'."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -232,7 +282,9 @@ def export(
 
 @data.command("list")
 def data_list(
-    check: Annotated[bool, typer.Option("--check", help="Read what is found and compare it with its checksums.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read what is found and compare it with its checksums.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Say which public data sets are on this machine, and where."""
@@ -243,10 +295,18 @@ def data_list(
 
 @data.command("get")
 def data_get(
-    names: Annotated[list[str], typer.Argument(help="Data sets to fetch; `peerloom data list` knows their names.")],
-    to: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to keep them. By default the cache.")] = None,
+    names: Annotated[
+        list[str],
+        typer.Argument(help="Data sets to fetch; `peerloom data list` knows their names."),
+    ],
+    to: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to keep them. By default the cache.")
+    ] = None,
     address: Annotated[
-        str | None, typer.Option("--from", metavar="URL", help="Fetch from here, a folder with the same files.")
+        str | None,
+        typer.Option(
+            "--from", metavar="URL", help="Fetch from here, a folder with the same files."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -266,8 +326,12 @@ def doctor(as_json: Json = False) -> None:
 
 @app.command()
 def bench(
-    case: Annotated[list[str] | None, typer.Option(help="Only this case; may be repeated. By default all.")] = None,
-    peers: Annotated[bool, typer.Option("--peers", help="Only what runs between processes: links, peers, crowd.")] = False,
+    case: Annotated[
+        list[str] | None, typer.Option(help="Only this case; may be repeated. By default all.")
+    ] = None,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Only what runs between processes: links, peers, crowd.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Measure simulator and peers on this machine, as ratios to plain loops, bare sockets and the machine's own bound."""
@@ -293,7 +357,11 @@ def main() -> None:
 
     def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, Caution):
-            err.print(f"[bold yellow]caution:[/] {_escaped(str(message))}", highlight=False, soft_wrap=True)
+            err.print(
+                f"[bold yellow]caution:[/] {_escaped(str(message))}",
+                highlight=False,
+                soft_wrap=True,
+            )
         else:
             before(message, category, *place, **more)
 
@@ -304,7 +372,9 @@ def main() -> None:
         err.print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(error.exit_code)
     except SystemExit as end:
-        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):  # which typer makes an exit of
+        if isinstance(
+            getattr(end.__context__, "__cause__", None), KeyboardInterrupt
+        ):  # which typer makes an exit of
             err.print("Interrupted.", highlight=False)
         raise
     except BrokenPipeError:
@@ -313,7 +383,11 @@ def main() -> None:
     except OSError as error:
         if error.filename is None:
             raise
-        err.print(f"[bold red]error:[/] {_escaped(f'{error.filename}: {error.strerror}.')}", highlight=False, soft_wrap=True)
+        err.print(
+            f"[bold red]error:[/] {_escaped(f'{error.filename}: {error.strerror}.')}",
+            highlight=False,
+            soft_wrap=True,
+        )
         sys.exit(2)
 
 

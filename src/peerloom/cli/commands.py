@@ -66,6 +66,8 @@ class PeerCommands(TyperGroup):
 
 def _command(name: str, function: Any) -> Any:
     """A function as a command, with the manners of the built-in ones."""
-    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+    alone = typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
+    )
     alone.command(name)(function)
     return typer.main.get_command(alone)

@@ -7,7 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Column, Table
 
 from ..core import ConfigError, DataError, nearest
@@ -22,11 +30,18 @@ def list_command(check: bool, as_json: bool) -> None:
     entries = [_entry(source, check) for source in CATALOGUE.values()]
     table = Table("data", "found", Column("where", overflow="fold"), "to fetch")
     for entry in entries:
-        state = {"found": "[green]yes[/]", "right": "[green]yes, checked[/]", "wrong": "[red]damaged[/]", "missing": "no"}
+        state = {
+            "found": "[green]yes[/]",
+            "right": "[green]yes, checked[/]",
+            "wrong": "[red]damaged[/]",
+            "missing": "no",
+        }
         cost = "" if entry["found"] else f"{entry['megabytes']:g} MB"
         table.add_row(entry["name"], state[entry["state"]], entry["folder"] or "", cost)
     looked = ", ".join(f"{base} ({name})" for name, base in locations())
-    table.caption = f"Looked in {looked}. Fetch by: peerloom data get NAME. What they are: peerloom list data"
+    table.caption = (
+        f"Looked in {looked}. Fetch by: peerloom data get NAME. What they are: peerloom list data"
+    )
     where = [{"place": name, "folder": str(base)} for name, base in locations()]
     show({"places": where, "data": entries}, table, as_json)
     if wrong := [entry for entry in entries if entry["state"] == "wrong"]:
@@ -47,7 +62,9 @@ def get_command(names: list[str], to: Path | None, address: str | None, as_json:
                 got[name] = []
                 lines.append(f"{name}: is here already, in {there.folder}, checked")
                 continue
-            got[name] = [str(path) for path in fetch(CATALOGUE[name], base / name, address, advance)]
+            got[name] = [
+                str(path) for path in fetch(CATALOGUE[name], base / name, address, advance)
+            ]
             lines.append(f"{name}: {len(got[name])} files in {base / name}, checked")
     if to is not None:
         lines.append(f"Found by experiments where PEERLOOM_DATA is {to}.")
@@ -66,7 +83,9 @@ def _entry(source: Source, check: bool) -> dict[str, Any]:
     found = locate(source)
     lacks = [CATALOGUE[name] for name in source.needs if locate(CATALOGUE[name]) is None]
     complete = found is not None and not lacks
-    megabytes = (0.0 if found is not None else source.megabytes) + sum(other.megabytes for other in lacks)
+    megabytes = (0.0 if found is not None else source.megabytes) + sum(
+        other.megabytes for other in lacks
+    )
     entry: dict[str, Any] = {"name": source.name, "about": source.about, "licence": source.licence}
     entry |= {
         "megabytes": source.megabytes if complete else megabytes,
@@ -75,7 +94,9 @@ def _entry(source: Source, check: bool) -> dict[str, Any]:
         "problem": None,
     }
     entry |= (
-        {"place": found.location, "folder": str(found.folder)} if found and complete else {"place": None, "folder": None}
+        {"place": found.location, "folder": str(found.folder)}
+        if found and complete
+        else {"place": None, "folder": None}
     )
     entry["state"] = "found" if complete else "missing"
     if check and complete:
@@ -90,8 +111,15 @@ def _entry(source: Source, check: bool) -> dict[str, Any]:
 @contextmanager
 def _bar() -> Iterator[Any]:
     """A bar per file; nothing at all where nobody watches."""
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, TimeRemainingColumn(), console=err, disable=not err.is_terminal) as bars:
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
+    with Progress(
+        *columns, TimeRemainingColumn(), console=err, disable=not err.is_terminal
+    ) as bars:
         tasks: dict[str, TaskID] = {}
 
         def advance(name: str, done: int, total: int | None) -> None:

@@ -23,7 +23,11 @@ from .app import show
 
 __all__ = ["doctor_command"]
 
-_EXTRAS = {"peers": "training between machines", "tables": "Parquet and polars", "png": "pictures as PNG"}
+_EXTRAS = {
+    "peers": "training between machines",
+    "tables": "Parquet and polars",
+    "png": "pictures as PNG",
+}
 
 
 def doctor_command(as_json: bool) -> None:
@@ -31,7 +35,9 @@ def doctor_command(as_json: bool) -> None:
     facts = [*_machine(), *_packages(), *_place(), _data()]
     table = Table("", "what", "found")
     for fact in facts:
-        table.add_row("[green]ok[/]" if fact["ok"] else "[red]missing[/]", fact["what"], escape(fact["found"]))
+        table.add_row(
+            "[green]ok[/]" if fact["ok"] else "[red]missing[/]", fact["what"], escape(fact["found"])
+        )
     show({"ok": all(fact["ok"] for fact in facts), "facts": facts}, table, as_json)
     if not all(fact["ok"] for fact in facts):
         sys.exit(2)
@@ -66,7 +72,11 @@ def _packages() -> list[dict[str, Any]]:
     ]
     for extra, packages in _EXTRAS.items():
         lacking = [need.name for need in wanted if need.extra == extra and not need.fits]
-        how = f"without {', '.join(lacking)}: pip install 'peerloom[{extra}]'" if lacking else "installed"
+        how = (
+            f"without {', '.join(lacking)}: pip install 'peerloom[{extra}]'"
+            if lacking
+            else "installed"
+        )
         facts.append(_fact(f"extra {extra}", f"{packages}: {how}"))
     return facts
 
@@ -113,7 +123,13 @@ def _numbers(text: str) -> list[int]:
 def _place() -> list[dict[str, Any]]:
     here = Path.cwd()
     free = shutil.disk_usage(here).free / 1e9
-    return [_fact("runs are kept in", f"{here / 'runs'} ({free:.0f} GB free)", os.access(here, os.W_OK) and free > 0.1)]
+    return [
+        _fact(
+            "runs are kept in",
+            f"{here / 'runs'} ({free:.0f} GB free)",
+            os.access(here, os.W_OK) and free > 0.1,
+        )
+    ]
 
 
 def _data() -> dict[str, Any]:

@@ -62,7 +62,12 @@ def list_command(kind: str | None, as_json: bool) -> None:
     more = ["parameters"] if kind == "models" else []
     table = Table("name", "arguments", *more, "what it is")
     for entry in entries:
-        table.add_row(entry["name"], _arguments(entry), *(_counted(entry[key]) for key in more), entry["about"])
+        table.add_row(
+            entry["name"],
+            _arguments(entry),
+            *(_counted(entry[key]) for key in more),
+            entry["about"],
+        )
     return show(entries, table, as_json)
 
 
@@ -80,7 +85,10 @@ def _arguments(entry: dict[str, Any]) -> str:
 
 def _entry(name: str, part: Callable[..., Any]) -> dict[str, Any]:
     needed = inspect.Parameter.empty
-    arguments = {key: "required" if p.default is needed else _plain(p.default) for key, p in signature(part).items()}
+    arguments = {
+        key: "required" if p.default is needed else _plain(p.default)
+        for key, p in signature(part).items()
+    }
     target: Any = part.func if isinstance(part, partial) else part
     text = inspect.getdoc(target) or ""
     entry = {"name": name, "arguments": arguments, "about": " ".join(text.split("\n\n")[0].split())}
@@ -89,7 +97,9 @@ def _entry(name: str, part: Callable[..., Any]) -> dict[str, Any]:
         entry["graph"] = _graph(target.needs)
         entry["needs"] = _needs(target.needs)
         entry["regulariser"] = target.needs.prox
-        entry["messages"] = [message for message, fits in _FITS.items() if set(fits) & set(target.needs.accepts)]
+        entry["messages"] = [
+            message for message, fits in _FITS.items() if set(fits) & set(target.needs.accepts)
+        ]
         entry["reference"] = " ".join(text.partition("Reference:")[2].split("\n\n")[0].split())
     return entry
 
@@ -102,10 +112,21 @@ def _graph(needs: Requirements) -> str:
 
 def _needs(needs: Requirements) -> str:
     """In words: the graph, the links, the start, what may travel."""
-    graph = {"one hub": "a server (one hub)", "hubs": "a graph with hubs", "undirected": "symmetric links"}
-    links = {"all": "every link in every round", "together": "links that fire together", "any": ""}[needs.links]
+    graph = {
+        "one hub": "a server (one hub)",
+        "hubs": "a graph with hubs",
+        "undirected": "symmetric links",
+    }
+    links = {"all": "every link in every round", "together": "links that fire together", "any": ""}[
+        needs.links
+    ]
     start = "one common first model" if needs.common_start else ""
-    found = [graph.get(_graph(needs), "a strongly connected graph"), links, start, _TRAVELS[needs.accepts]]
+    found = [
+        graph.get(_graph(needs), "a strongly connected graph"),
+        links,
+        start,
+        _TRAVELS[needs.accepts],
+    ]
     takes = [text for text, true in _OFFERS.items() if true(needs)]
     return "; ".join([", ".join(words for words in found if words), *takes])
 
@@ -124,7 +145,9 @@ def _counts(model: Model) -> dict[str, int | None]:
 
 
 def _counted(counts: dict[str, int | None]) -> str:
-    return "\n".join(f"{shape}: {'-' if count is None else f'{count:,}'}" for shape, count in counts.items())
+    return "\n".join(
+        f"{shape}: {'-' if count is None else f'{count:,}'}" for shape, count in counts.items()
+    )
 
 
 def _argument(key: str, value: Any) -> str:

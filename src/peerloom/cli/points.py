@@ -34,15 +34,24 @@ def run_points(
     """
     for name, table in tables.items():
         same_or_new(places[name], table)
-    planned = {name: _Planned.of(comparison, places[name]) for name, comparison in _comparisons(tables)}
+    planned = {
+        name: _Planned.of(comparison, places[name]) for name, comparison in _comparisons(tables)
+    }
     for name, table in tables.items():
         places[name].mkdir(parents=True, exist_ok=True)
         text = tomli_w.dumps(table).encode()
         replace_file(places[name] / EXPERIMENT, lambda file, text=text: file.write(text))  # type: ignore[misc]
-    failures = _at_once(planned, places, jobs, again) if jobs > 1 else _in_turn(tables, planned, again)
-    runs = {name: [RunFolder(folder).read() for folder in some.folders] for name, some in planned.items()}
+    failures = (
+        _at_once(planned, places, jobs, again) if jobs > 1 else _in_turn(tables, planned, again)
+    )
+    runs = {
+        name: [RunFolder(folder).read() for folder in some.folders]
+        for name, some in planned.items()
+    }
     for name, some in runs.items():
-        if max(len(run.metrics) for run in some) <= 2:  # judged at the start and at the end only: there are no curves
+        if (
+            max(len(run.metrics) for run in some) <= 2
+        ):  # judged at the start and at the end only: there are no curves
             continue
         write_report(some, places[name] / "report.html", str(tables[name].get("title", name)))
     return runs, failures
@@ -58,11 +67,16 @@ class _Planned(NamedTuple):
     @classmethod
     def of(cls, comparison: Comparison, place: Path) -> _Planned:
         every = comparison.experiments
-        names, rounds = [f"{exp.name}, seed {exp.seed}" for exp in every], [exp.rounds for exp in every]
+        names, rounds = (
+            [f"{exp.name}, seed {exp.seed}" for exp in every],
+            [exp.rounds for exp in every],
+        )
         return cls(folders_of(comparison, place), names, rounds)
 
 
-def _in_turn(tables: Mapping[str, Table], planned: Mapping[str, _Planned], again: str) -> list[PeerloomError]:
+def _in_turn(
+    tables: Mapping[str, Table], planned: Mapping[str, _Planned], again: str
+) -> list[PeerloomError]:
     """One run after another, in this process."""
     failures: list[PeerloomError] = []
     for name, comparison in _comparisons(tables):
@@ -99,7 +113,9 @@ def _first_difference(there: Any, here: Any, path: str = "") -> str:
     return f"{path} is {there!r} there and {here!r} here"
 
 
-def _at_once(planned: Mapping[str, _Planned], places: Mapping[str, Path], jobs: int, again: str) -> list[PeerloomError]:
+def _at_once(
+    planned: Mapping[str, _Planned], places: Mapping[str, Path], jobs: int, again: str
+) -> list[PeerloomError]:
     """All runs that are not done yet, some at a time, with one display."""
     wanted, names, rounds = [], [], []
     for point, runs in planned.items():
@@ -109,8 +125,16 @@ def _at_once(planned: Mapping[str, _Planned], places: Mapping[str, Path], jobs: 
                 names.append(f"{point} {runs.names[k]}".strip())
                 rounds.append(runs.rounds[k])
     failed: list[str] = []
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Stop() as stop, Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with (
+        Stop() as stop,
+        Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars,
+    ):
         every = bars.add_task("runs", total=len(wanted))
         shown: dict[int, Any] = {}
 
@@ -125,14 +149,23 @@ def _at_once(planned: Mapping[str, _Planned], places: Mapping[str, Path], jobs: 
             if event["status"] in ("done", "diverged"):
                 bars.advance(every)
             if event["status"] != "done" and "message" in event:
-                err.print(f"{names[number]}: {event['status']}, {event['message']}", highlight=False, markup=False)
+                err.print(
+                    f"{names[number]}: {event['status']}, {event['message']}",
+                    highlight=False,
+                    markup=False,
+                )
             if event["status"] == "failed":
                 failed.append(f"{names[number]}: {event['message']}")
 
         if wanted:
             run_jobs(wanted, jobs, tell=tell, stop=stop)
     if stop.asked:
-        err.print(f"Interrupted. Nothing done so far is lost; {again}", highlight=False, markup=False, soft_wrap=True)
+        err.print(
+            f"Interrupted. Nothing done so far is lost; {again}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
         sys.exit(130)
     if failed:
         raise PeerloomError(failed[0])

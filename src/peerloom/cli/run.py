@@ -28,7 +28,16 @@ from ..runtime import prepare_process
 from .app import err, show
 from .files import load
 
-__all__ = ["Stop", "carry_out", "folders_of", "prepare", "report_command", "run_command", "status_of", "tell"]
+__all__ = [
+    "Stop",
+    "carry_out",
+    "folders_of",
+    "prepare",
+    "report_command",
+    "run_command",
+    "status_of",
+    "tell",
+]
 
 SHARED_FROM = 250_000  # numbers in all models together, from which a second thread pays (measured with softmax)
 
@@ -47,14 +56,22 @@ def run_command(
     """Carry out every experiment of a file, then tell what came of it."""
     if resume is not None:
         if file or settings or seed is not None or out_dir:
-            raise ConfigError("--resume goes on with a folder as it is: give no file, --set, --seed or --out with it.")
+            raise ConfigError(
+                "--resume goes on with a folder as it is: give no file, --set, --seed or --out with it."
+            )
         comparison, out = comparison_at(resume), resume
     else:
         comparison, out = prepare(file, settings, seed, out_dir)
     folders = folders_of(comparison, out)
     again = f"go on with: peerloom run --resume {out}"
     failures = carry_out(
-        comparison, folders, resume=resume is not None, again=again, device=device, threads=threads, record=record
+        comparison,
+        folders,
+        resume=resume is not None,
+        again=again,
+        device=device,
+        threads=threads,
+        record=record,
     )
     tell(folders, out / "report.html", comparison.title, as_json)
     if failures:
@@ -75,19 +92,37 @@ def carry_out(
 
     With `resume` what is done stays, and what was begun goes on. An interruption ends the program, and tells `again`.
     """
-    prepare_process(keep_memory=False, threads=threads or (_threads_of(folders) if resume else None) or _threads(comparison))
+    prepare_process(
+        keep_memory=False,
+        threads=threads or (_threads_of(folders) if resume else None) or _threads(comparison),
+    )
     failures: list[PeerloomError] = []
     with Stop() as stop, _progress(comparison) as advance:
         for exp, folder in zip(comparison.experiments, folders, strict=True):
-            if resume and (status := status_of(folder)) in ("done", "diverged"):  # it would only diverge again
+            if resume and (status := status_of(folder)) in (
+                "done",
+                "diverged",
+            ):  # it would only diverge again
                 advance(exp.name, exp.seed, exp.rounds)
                 if status == "diverged":
                     info = RunFolder(folder).info()
-                    failures.append(DivergedError(str(info["message"]), round=int(info["round"]), row=int(info["row"])))
+                    failures.append(
+                        DivergedError(
+                            str(info["message"]), round=int(info["round"]), row=int(info["row"])
+                        )
+                    )
                 continue
             try:
                 bar = each_round(partial(advance, exp.name, exp.seed))
-                simulate(exp, device=device, out=folder, resume=resume, observers=[bar], stop=stop, record=record)
+                simulate(
+                    exp,
+                    device=device,
+                    out=folder,
+                    resume=resume,
+                    observers=[bar],
+                    stop=stop,
+                    record=record,
+                )
             except DivergedError as error:  # the others go on; the exit code says it at the end
                 failures.append(error)
                 err.print(f"{exp.name}, seed {exp.seed}: {error}", highlight=False, markup=False)
@@ -100,14 +135,22 @@ def carry_out(
     return failures
 
 
-def report_command(paths: list[Path], output: Path | None, formats: list[str], as_json: bool) -> None:
+def report_command(
+    paths: list[Path], output: Path | None, formats: list[str], as_json: bool
+) -> None:
     """One page about the runs at these paths."""
     folders = [folder.path for path in paths for folder in find_runs(path)]
     if output is not None and output.is_dir():
-        raise ConfigError(f"{output} is a folder. Give the name of a page, such as {output / 'report.html'}.")
+        raise ConfigError(
+            f"{output} is a folder. Give the name of a page, such as {output / 'report.html'}."
+        )
     page = output or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     top = paths[0] / "experiment.toml"
-    title = str(read_file(top).get("title", paths[0].name)) if len(paths) == 1 and top.exists() else "Peerloom runs"
+    title = (
+        str(read_file(top).get("title", paths[0].name))
+        if len(paths) == 1 and top.exists()
+        else "Peerloom runs"
+    )
     tell(folders, page, title, as_json, formats)
 
 
@@ -125,7 +168,9 @@ def prepare(
         check(exp)
     out = out_dir or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"{out} exists and is not empty. Give another --out, or go on with it by --resume {out}.")
+        raise ConfigError(
+            f"{out} exists and is not empty. Give another --out, or go on with it by --resume {out}."
+        )
     out.mkdir(parents=True, exist_ok=True)
     (out / "experiment.toml").write_text(tomli_w.dumps(table), encoding="utf-8")
     return comparison, out
@@ -146,21 +191,38 @@ def folders_of(comparison: Comparison, out: Path) -> list[Path]:
 
 def status_of(folder: Path) -> str:
     """How a run stands; missing, where nothing was begun."""
-    return str(RunFolder(folder).info().get("status", "unknown")) if (folder / "run.json").exists() else "missing"
+    return (
+        str(RunFolder(folder).info().get("status", "unknown"))
+        if (folder / "run.json").exists()
+        else "missing"
+    )
 
 
 def _threads_of(folders: list[Path]) -> int | None:
     """As many threads as the runs were begun with: another number sums in another order, and the last bits differ."""
     begun = [RunFolder(folder).info() for folder in folders if (folder / "run.json").exists()]
-    return next((int(info["versions"]["threads"]) for info in begun if "threads" in info.get("versions", {})), None)
+    return next(
+        (
+            int(info["versions"]["threads"])
+            for info in begun
+            if "threads" in info.get("versions", {})
+        ),
+        None,
+    )
 
 
-def tell(folders: list[Path], page: Path, title: str, as_json: bool, formats: Sequence[str] = ()) -> None:
+def tell(
+    folders: list[Path], page: Path, title: str, as_json: bool, formats: Sequence[str] = ()
+) -> None:
     """Write the report, and its pictures in these formats beside it; say the same in short."""
     runs = [RunFolder(folder).read() for folder in folders if (folder / "run.json").exists()]
     found = summary(runs)
     write_report(runs, page, title)
-    document: dict[str, Any] = {"title": title, "report": str(page), "runs": [str(run.path) for run in runs]}
+    document: dict[str, Any] = {
+        "title": title,
+        "report": str(page),
+        "runs": [str(run.path) for run in runs],
+    }
     if formats:
         made = export(report_pictures(runs), page.parent / PICTURES, formats)
         document["pictures"] = [str(path) for path in made]
@@ -172,7 +234,12 @@ def tell(folders: list[Path], page: Path, title: str, as_json: bool, formats: Se
 @contextmanager
 def _progress(comparison: Comparison) -> Iterator[Any]:
     """A bar for the runs and one for the rounds; nothing at all where nobody watches."""
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
         runs = bars.add_task("runs", total=len(comparison.experiments))
         rounds = bars.add_task("rounds")
@@ -182,7 +249,12 @@ def _progress(comparison: Comparison) -> Iterator[Any]:
         def advance(name: str, seed: int, t: int) -> None:
             if t % 20 == 0 or t == length[name, seed]:
                 bars.update(runs, completed=position[name, seed])
-                bars.update(rounds, completed=t, total=length[name, seed], description=f"{name}, seed {seed}")
+                bars.update(
+                    rounds,
+                    completed=t,
+                    total=length[name, seed],
+                    description=f"{name}, seed {seed}",
+                )
 
         yield advance
 

@@ -45,9 +45,14 @@ def sweep_command(
     points = grid_points(grids)
     out = out_dir or Path("runs") / f"{file.stem}-sweep-{datetime.now():%Y%m%d-%H%M%S}"
     title = str(base.get("title", file.stem))
-    tables = {name: override(base, point) | {"title": f"{title}: {name}"} for name, point in points.items()}
+    tables = {
+        name: override(base, point) | {"title": f"{title}: {name}"}
+        for name, point in points.items()
+    }
     places = {name: out / re.sub(r"[^A-Za-z0-9._=-]+", "_", name) for name in tables}
-    runs, failures = run_points(tables, places, jobs, again=f"give the same command with --out {out}")
+    runs, failures = run_points(
+        tables, places, jobs, again=f"give the same command with --out {out}"
+    )
     found = {name: summary(some) for name, some in runs.items()}
     document: dict[str, Any] = {"title": title, "folder": str(out)}
     document["points"] = {name: one.to_dict() for name, one in found.items()}
@@ -56,21 +61,43 @@ def sweep_command(
     table = Table("point", *labels, title=f"{title}: medians over seeds at the end of each run")
     rows, ends = [], Found(runs)
     for name, one in found.items():
-        last = {label: list(ends.values(name, label, Reading(f"mean_{one.quality}")).values()) for label in labels}
+        last = {
+            label: list(ends.values(name, label, Reading(f"mean_{one.quality}")).values())
+            for label in labels
+        }
         rows.append([name, *(_ended(last[label], one.quality == "accuracy") for label in labels)])
         table.add_row(*rows[-1])
     where = out / "sweep.html"
     medians = tabled(["at the end, median over seeds", *labels], rows, "numbers")
     reports = [name for name in runs if (places[name] / "report.html").exists()]
-    links = [f'<a href="{escape(quote(places[name].name))}/report.html">{escape(name)}</a>' for name in reports]
-    parts = [*map(shown, drawn), medians, f"<p>Reports of the points: {', '.join(links)}</p>" if links else ""]
+    links = [
+        f'<a href="{escape(quote(places[name].name))}/report.html">{escape(name)}</a>'
+        for name in reports
+    ]
+    parts = [
+        *map(shown, drawn),
+        medians,
+        f"<p>Reports of the points: {', '.join(links)}</p>" if links else "",
+    ]
     where.write_text(page(title, parts), encoding="utf-8")
-    document |= {"page": str(where), "pictures": [str(path) for path in export(drawn, out / PICTURES, formats)]}
+    document |= {
+        "page": str(where),
+        "pictures": [str(path) for path in export(drawn, out / PICTURES, formats)],
+    }
     show(document, table, as_json)
     if not as_json:
-        err.print(f"Page: {where}. Runs and their reports: below {out}", highlight=False, markup=False, soft_wrap=True)
+        err.print(
+            f"Page: {where}. Runs and their reports: below {out}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
         if formats:
-            err.print(f"Pictures: {len(document['pictures'])} files in {out / PICTURES}", highlight=False, markup=False)
+            err.print(
+                f"Pictures: {len(document['pictures'])} files in {out / PICTURES}",
+                highlight=False,
+                markup=False,
+            )
     if failures:
         raise failures[0]
 
@@ -84,11 +111,15 @@ def _ended(values: Sequence[float], share: bool) -> str:
     return said + (f" ({lost} of {len(values)} diverged)" if 0 < lost < len(values) else "")
 
 
-def _pictures(title: str, runs: Mapping[str, list[Run]], points: Mapping[str, Sequence[str]]) -> list[Picture]:
+def _pictures(
+    title: str, runs: Mapping[str, list[Run]], points: Mapping[str, Sequence[str]]
+) -> list[Picture]:
     """What came of every point over the grid, and the curves of all points as small multiples."""
     quality = quality_of([run for some in runs.values() for run in some])
     shows = [Reading(quality.own), Reading(quality.own, "common", "delay")]
-    return figure_pictures(title, Found(runs), shows, {name: _factors(settings) for name, settings in points.items()})
+    return figure_pictures(
+        title, Found(runs), shows, {name: _factors(settings) for name, settings in points.items()}
+    )
 
 
 def _factors(settings: Sequence[str]) -> list[Factor]:
@@ -98,8 +129,12 @@ def _factors(settings: Sequence[str]) -> list[Factor]:
     [('batch', '8'), ('', 'seed 1, name ring')]
     """
     short = _short([setting.partition("=")[0] for setting in settings])
-    each = [(short[path], value) for path, _, value in (setting.partition("=") for setting in settings)]
-    first, *rest = sorted(each, key=lambda factor: not re.fullmatch(r"-?[\d.]+(e-?\d+)?", factor[1]))
+    each = [
+        (short[path], value) for path, _, value in (setting.partition("=") for setting in settings)
+    ]
+    first, *rest = sorted(
+        each, key=lambda factor: not re.fullmatch(r"-?[\d.]+(e-?\d+)?", factor[1])
+    )
     return [first, *([("", ", ".join(" ".join(factor) for factor in rest))] if rest else [])]
 
 
@@ -110,17 +145,23 @@ def grid_points(grids: Sequence[str]) -> dict[str, list[str]]:
     {'radius=0.4 seed=1': ['graph.radius=0.4', 'seed=1'], 'radius=0.6 seed=1': ['graph.radius=0.6', 'seed=1']}
     """
     if not grids:
-        raise ConfigError("A sweep needs a grid: --grid a.b=1,2,3, such as --grid graph.radius=0.4,0.6.")
+        raise ConfigError(
+            "A sweep needs a grid: --grid a.b=1,2,3, such as --grid graph.radius=0.4,0.6."
+        )
     axes = []
     for grid in grids:
         path, equals, text = grid.partition("=")
         values = _values(text)
         if not equals or not path or not all(values) or len(set(values)) < len(values):
-            raise ConfigError(f"--grid {grid}: write a.b=1,2,3 with different values, such as graph.radius=0.4,0.6.")
+            raise ConfigError(
+                f"--grid {grid}: write a.b=1,2,3 with different values, such as graph.radius=0.4,0.6."
+            )
         axes.append([(path, value) for value in values])
     short = _short([axis[0][0] for axis in axes])
     return {
-        " ".join(f"{short[path]}={value}" for path, value in combination): [f"{path}={value}" for path, value in combination]
+        " ".join(f"{short[path]}={value}" for path, value in combination): [
+            f"{path}={value}" for path, value in combination
+        ]
         for combination in itertools.product(*axes)
     }
 
@@ -139,6 +180,11 @@ def _values(text: str) -> list[str]:
 def _short(paths: Sequence[str]) -> dict[str, str]:
     """The last word of each path, and the whole of it where two end alike."""
     if len(set(paths)) < len(paths):
-        raise ConfigError(f"--grid: {max(paths, key=paths.count)} is given twice. Put all of its values into one.")
+        raise ConfigError(
+            f"--grid: {max(paths, key=paths.count)} is given twice. Put all of its values into one."
+        )
     last = [path.rsplit(".", 1)[-1] for path in paths]
-    return {path: word if last.count(word) == 1 else path for path, word in zip(paths, last, strict=True)}
+    return {
+        path: word if last.count(word) == 1 else path
+        for path, word in zip(paths, last, strict=True)
+    }

@@ -44,7 +44,9 @@ class Coordinates:
     def __post_init__(self) -> None:
         check_fraction(self, self.fraction)
         if self.per_sender and self.per_pair:
-            raise ConfigError("Coordinates cannot be drawn both per sender and per pair. Choose one.")
+            raise ConfigError(
+                "Coordinates cannot be drawn both per sender and per pair. Choose one."
+            )
 
     @property
     def fit(self) -> Fit:
@@ -68,7 +70,9 @@ class Coordinates:
             for row, here in zip(values, chosen, strict=True)
         ]
 
-    def decode(self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope) -> Decoded:
+    def decode(
+        self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope
+    ) -> Decoded:
         """Read the values and put them where they were chosen."""
         number, k = number_of(dtype), count(self.fraction, n)
         for body in bodies:
@@ -145,7 +149,9 @@ class RandK:
         """Write the chosen values alone: the receiver draws the positions again."""
         return self._drawn.encode(self._scaled(rows), envelope)
 
-    def decode(self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope) -> Decoded:
+    def decode(
+        self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope
+    ) -> Decoded:
         """Read the values and put them where they were chosen."""
         return self._drawn.decode(bodies, n, dtype, envelope)
 

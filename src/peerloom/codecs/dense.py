@@ -36,7 +36,9 @@ class Dense:
 
     def __post_init__(self) -> None:
         if self.word not in (None, *_WORDS):
-            raise ConfigError(f"Dense.word must be 'float32', 'float16' or 'bfloat16', or left out; found '{self.word}'.")
+            raise ConfigError(
+                f"Dense.word must be 'float32', 'float16' or 'bfloat16', or left out; found '{self.word}'."
+            )
 
     @property
     def fit(self) -> Fit:
@@ -51,7 +53,9 @@ class Dense:
         words.flags.writeable = False
         return list(words.view(np.uint8))
 
-    def decode(self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope) -> Decoded:
+    def decode(
+        self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope
+    ) -> Decoded:
         """Read every number."""
         word = self._word(dtype)
         for body in bodies:

@@ -13,10 +13,21 @@ from torch import Tensor
 from ..core import Body
 from ..errors import CodecError
 
-__all__ = ["array_of", "check_finite", "check_length", "fixed", "little_endian", "number_of", "read"]
+__all__ = [
+    "array_of",
+    "check_finite",
+    "check_length",
+    "fixed",
+    "little_endian",
+    "number_of",
+    "read",
+]
 
 Array = NDArray[Any]
-_NUMBERS: dict[torch.dtype, np.dtype[Any]] = {torch.float32: np.dtype("<f4"), torch.float64: np.dtype("<f8")}
+_NUMBERS: dict[torch.dtype, np.dtype[Any]] = {
+    torch.float32: np.dtype("<f4"),
+    torch.float64: np.dtype("<f8"),
+}
 
 
 def number_of(dtype: torch.dtype) -> np.dtype[Any]:

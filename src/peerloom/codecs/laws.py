@@ -27,7 +27,9 @@ def check_codec(codec: Codec, n: int = 40, seed: int = 0) -> None:
     >>> check_codec(TopK(0.1))
     """
     if isinstance(codec, type):
-        raise TypeError(f"check_codec takes a codec with its arguments, such as {codec.__name__}(...), not the class.")
+        raise TypeError(
+            f"check_codec takes a codec with its arguments, such as {codec.__name__}(...), not the class."
+        )
     random = np.random.default_rng([seed, n])
     for dtype in (torch.float32, torch.float64):
         for rows in _examples(random, n, dtype):
@@ -83,7 +85,9 @@ def _check_bits(codec: Codec, rows: Tensor) -> None:
         assert body.dtype == np.uint8 and body.ndim == 1, f"a body must be bytes, not {form}"  # noqa: PT018
         assert not body.flags.writeable, "a body must be read-only"
     found = _decoded(codec, bodies, n, rows.dtype)
-    assert _same(found, through), f"{codec!r}: decode(encode(x)) differs from through(x) in its bits"
+    assert _same(found, through), (
+        f"{codec!r}: decode(encode(x)) differs from through(x) in its bits"
+    )
     if mask is not None:
         assert not values[~mask].view(_RAW[rows.dtype]).any(), "what was not carried must be 0.0"
     rows += 1  # in place: a body must not follow
@@ -117,7 +121,9 @@ def _check_alone(codec: Codec, rows: Tensor) -> None:
             assert np.array_equal(other, alone), f"{codec!r}: a body depends on its link"
 
 
-def _check_not_finite(codec: Codec, random: np.random.Generator, n: int, dtype: torch.dtype) -> None:
+def _check_not_finite(
+    codec: Codec, random: np.random.Generator, n: int, dtype: torch.dtype
+) -> None:
     """Rows that are not finite are encoded all the same, and refused by whoever receives them."""
     for bad in (np.nan, np.inf, -np.inf):
         rows = torch.from_numpy(random.normal(size=(_ROWS, n))).to(dtype)
@@ -133,7 +139,13 @@ def _check_not_finite(codec: Codec, random: np.random.Generator, n: int, dtype: 
 def _check_any_bytes(codec: Codec, random: np.random.Generator, n: int, dtype: torch.dtype) -> None:
     """Changed, cut, longer and invented bodies."""
     good = codec.encode(torch.from_numpy(random.normal(size=(1, n))).to(dtype), _envelope([0]))[0]
-    invented = [b"", good[:-1].tobytes(), good.tobytes() + b"\0", b"\xff" * len(good), bytes(len(good))]
+    invented = [
+        b"",
+        good[:-1].tobytes(),
+        good.tobytes() + b"\0",
+        b"\xff" * len(good),
+        bytes(len(good)),
+    ]
     for _ in range(20):
         changed = good.copy()
         for at in random.integers(0, max(1, len(good)), 3):
@@ -145,7 +157,9 @@ def _check_any_bytes(codec: Codec, random: np.random.Generator, n: int, dtype: t
         try:
             values, mask = codec.decode([body], n, dtype, _envelope([0]))
         except CodecError:
-            assert not passes, f"{codec!r}: check passes a body that cannot be decoded: {text.hex()}"
+            assert not passes, (
+                f"{codec!r}: check passes a body that cannot be decoded: {text.hex()}"
+            )
             continue
         shapes = [tuple(values.shape), (1, n) if mask is None else tuple(mask.shape)]
         assert shapes == [(1, n), (1, n)], f"{codec!r}: a body decodes to {shapes}"

@@ -61,7 +61,9 @@ class Quantised:
                 bodies.append(joined(np.abs(head), fixed))
         return bodies
 
-    def decode(self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope) -> Decoded:
+    def decode(
+        self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope
+    ) -> Decoded:
         """Read levels and multiply them by their size."""
         number = number_of(dtype)
         values = np.empty((len(bodies), n), number.newbyteorder("="))
@@ -181,7 +183,9 @@ class ANQ:
                 bodies.append(joined(np.full(-(-2 * len(row) // 8), 255, np.uint8)))
         return bodies
 
-    def decode(self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope) -> Decoded:
+    def decode(
+        self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope
+    ) -> Decoded:
         """Read levels as values."""
         shape, number = (len(bodies), n), number_of(dtype).newbyteorder("=")
         levels, negative = np.empty(shape, number), np.empty(shape, np.bool_)

@@ -44,9 +44,13 @@ class Sign:
     def encode(self, rows: Tensor, envelope: Envelope) -> list[Body]:
         """Write the size, then the signs."""
         sizes = little_endian(array_of(_mean_size(rows)))
-        return [joined(*_pack_signs(row, size)) for row, size in zip(array_of(rows), sizes, strict=True)]
+        return [
+            joined(*_pack_signs(row, size)) for row, size in zip(array_of(rows), sizes, strict=True)
+        ]
 
-    def decode(self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope) -> Decoded:
+    def decode(
+        self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope
+    ) -> Decoded:
         """Read the size with its signs."""
         values = np.empty((len(bodies), n), number_of(dtype).newbyteorder("="))
         for body, row in zip(bodies, values, strict=True):
@@ -98,11 +102,15 @@ class SignTopK:
         chosen, _, kept = self._largest(rows, envelope)
         sizes, n = little_endian(array_of(_mean_size(kept))), rows.shape[1]
         return [
-            joined(*_pack_signs(row, size), *pack_positions(self.positions, np.flatnonzero(here), n))
+            joined(
+                *_pack_signs(row, size), *pack_positions(self.positions, np.flatnonzero(here), n)
+            )
             for row, size, here in zip(array_of(kept), sizes, chosen, strict=True)
         ]
 
-    def decode(self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope) -> Decoded:
+    def decode(
+        self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope
+    ) -> Decoded:
         """Read the size with its signs, and put it at the positions."""
         k, number = count(self.fraction, n), number_of(dtype)
         values = np.zeros((len(bodies), n), number.newbyteorder("="))
@@ -166,7 +174,9 @@ def _mean_size(rows: Tensor) -> Tensor:
     a row among others; two rows are not cut up.
     """
     sizes = rows.abs()
-    return (sizes.expand(2, -1) if len(sizes) == 1 else sizes).mean(dim=1, keepdim=True)[: len(rows)]
+    return (sizes.expand(2, -1) if len(sizes) == 1 else sizes).mean(dim=1, keepdim=True)[
+        : len(rows)
+    ]
 
 
 def _pack_signs(row: Array, size: Array) -> list[Array]:
@@ -178,7 +188,11 @@ def _pack_signs(row: Array, size: Array) -> list[Array]:
     there = row != 0
     if there.all():
         return [size, np.packbits(row < 0)]
-    return [np.copysign(size, -1), np.packbits(there), np.packbits(row.take(np.flatnonzero(there)) < 0)]
+    return [
+        np.copysign(size, -1),
+        np.packbits(there),
+        np.packbits(row.take(np.flatnonzero(there)) < 0),
+    ]
 
 
 def _signs_nbytes(there: Bools) -> NDArray[np.int64]:

@@ -53,7 +53,9 @@ class TopK:
             bodies.append(joined(row.take(at), *pack_positions(self.positions, at, n)))
         return bodies
 
-    def decode(self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope) -> Decoded:
+    def decode(
+        self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope
+    ) -> Decoded:
         """Read values and put them at their positions."""
         number, k = number_of(dtype), count(self.fraction, n)
         values = np.zeros((len(bodies), n), number.newbyteorder("="))

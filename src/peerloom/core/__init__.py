@@ -1,21 +1,14 @@
 """The vocabulary of Peerloom: rows, links, draws, offers, the port and the ledger."""
 
-import warnings
-
-from ..errors import Caution, CheckpointError, ConfigError, DataError, DivergedError, PeerloomError, nearest
-from .algorithm import (
-    DIFFERENCES,
-    MASS,
-    MEAN,
-    MODELS,
-    STEADY,
-    Algorithm,
-    CyclePlan,
-    Plan,
-    Requirements,
-    check_links,
-    check_message,
-    check_needs,
+from ..aliases import former_names
+from ..errors import (
+    Caution,
+    CheckpointError,
+    ConfigError,
+    DataError,
+    DivergedError,
+    PeerloomError,
+    nearest,
 )
 from .checkpoint import Checkpoint, DamagedError
 from .codec import Body, Codec, Decoded, Envelope, Fit, envelope_of_rows
@@ -23,11 +16,25 @@ from .coded_wire import CodedWire, LocalWire
 from .draw import Draws, uniform, words
 from .ledger import Ledger
 from .network import Links, Network
-from .offers import Compressed, Offer, Part, average, drift, pull, push, share
+from .offers import Compressed, Offer, Part, average, drift, equal_average, pull, push
 from .port import Port
 from .ports import Activity, Evaluation, LocalProblem, Placement, Problem, Schedule
 from .rates import HasRate, InverseSqrt, Pieces, Rate, check_rate, rate_at
-from .rule import RULES, Card, preset, rule
+from .registration import REGISTERED, Card, preset, rule
+from .rule import (
+    DIFFERENCES,
+    MASS,
+    MEAN,
+    MODELS,
+    STEADY,
+    CyclePlan,
+    Plan,
+    Requirements,
+    Rule,
+    check_links,
+    check_message,
+    check_needs,
+)
 from .wire import ByteDelivery, ByteWire, Carried, Delivery, LateBody, LateRow, Rows, RowWire, Tag
 
 __all__ = [
@@ -35,10 +42,9 @@ __all__ = [
     "MASS",
     "MEAN",
     "MODELS",
-    "RULES",
+    "REGISTERED",
     "STEADY",
     "Activity",
-    "Algorithm",
     "Body",
     "ByteDelivery",
     "ByteWire",
@@ -82,6 +88,7 @@ __all__ = [
     "Requirements",
     "RowWire",
     "Rows",
+    "Rule",
     "Schedule",
     "Tag",
     "average",
@@ -91,25 +98,19 @@ __all__ = [
     "check_rate",
     "drift",
     "envelope_of_rows",
+    "equal_average",
     "nearest",
     "preset",
     "pull",
     "push",
     "rate_at",
     "rule",
-    "share",
     "uniform",
     "words",
 ]
 
-
-_RENAMED = {"Needs": "Requirements", "Net": "Port"}  # since Peerloom 0.1; users' rules may import them
-
-
-def __getattr__(name: str) -> object:
-    """The thing that an old name meant, with a warning."""
-    if name not in _RENAMED:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    new = _RENAMED[name]
-    warnings.warn(f"peerloom.core.{name} is now called {new}: rename it in your rule.", Caution, stacklevel=2)
-    return globals()[new]
+# Since Peerloom 0.1; users' rules may import them.
+__getattr__ = former_names(
+    __name__,
+    {"Algorithm": "Rule", "Needs": "Requirements", "Net": "Port", "share": "equal_average"},
+)

@@ -93,13 +93,19 @@ class Checkpoint:
         if len({(part.rule, *part.state) for part in parts}) != 1:
             raise CheckpointError("The parts are of different rules. Give those of one run.")
         if any(part.wire for part in parts):
-            raise CheckpointError("A part remembers messages that may still be under way, which a whole has no place for.")
+            raise CheckpointError(
+                "A part remembers messages that may still be under way, which a whole has no place for."
+            )
         rows = np.concatenate([part.rows for part in parts])
         if len(np.unique(rows)) != len(rows):
             raise CheckpointError("Two parts hold the same row. Give every row once.")
         order = np.argsort(rows)
-        state = {name: np.concatenate([p.state[name] for p in parts])[order] for name in parts[0].state}
-        ledger = {name: np.sum([part.ledger[name] for part in parts], axis=0) for name in parts[0].ledger}
+        state = {
+            name: np.concatenate([p.state[name] for p in parts])[order] for name in parts[0].state
+        }
+        ledger = {
+            name: np.sum([part.ledger[name] for part in parts], axis=0) for name in parts[0].ledger
+        }
         return cls(rounds[0], rows[order], parts[0].rule, state, ledger)
 
     def select(self, rows: Sequence[int], network: Network) -> Checkpoint:
@@ -131,7 +137,11 @@ def _about(path: Path, data: memoryview) -> tuple[dict[str, str], int]:
 
 
 def _below(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): value
+        for name, value in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
 def _digest(*parts: bytes | memoryview) -> str:

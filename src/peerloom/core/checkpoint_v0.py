@@ -25,4 +25,6 @@ def read_npz(path: Path, rule: str) -> Checkpoint:
             rows = np.arange(len(parts["state"]["x"]))
             return Checkpoint(int(file["t"]), rows, rule, parts["state"], parts["ledger"])
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path} cannot be read ({error}). Delete the folder and run again.") from error
+        raise CheckpointError(
+            f"{path} cannot be read ({error}). Delete the folder and run again."
+        ) from error

@@ -73,7 +73,9 @@ class Codec(Protocol):
     def encode(self, rows: Tensor, envelope: Envelope) -> list[Body]:
         """Encode rows [k, n] as one body each. They share no memory with the rows."""
 
-    def decode(self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope) -> Decoded:
+    def decode(
+        self, bodies: Sequence[Body], n: int, dtype: torch.dtype, envelope: Envelope
+    ) -> Decoded:
         """Decode bodies to values [k, n] and their mask. Raises CodecError."""
 
     def through(self, rows: Tensor, envelope: Envelope) -> Decoded:

@@ -32,7 +32,9 @@ class LocalWire:
         self._codec, self._draws = codec, draws
         self._keys = lru_cache(maxsize=_KEPT)(_keys)
 
-    def exchange(self, tag: Tag, links: Links, out: Ids, rows: Offered, into: Ids, parts: Parts) -> Delivery:
+    def exchange(
+        self, tag: Tag, links: Links, out: Ids, rows: Offered, into: Ids, parts: Parts
+    ) -> Delivery:
         """Deliver everything."""
         sent = self._carried(tag, links, out, rows)
         got = sent if into.tobytes() == out.tobytes() else self._carried(tag, links, into, rows)
@@ -52,7 +54,9 @@ class CodedWire:
         self._codec, self._draws, self._hosted, self._wire = codec, draws, hosted, wire
         self._keys = lru_cache(maxsize=_KEPT)(_keys)
 
-    def exchange(self, tag: Tag, links: Links, out: Ids, rows: Offered, into: Ids, parts: Parts) -> Delivery:
+    def exchange(
+        self, tag: Tag, links: Links, out: Ids, rows: Offered, into: Ids, parts: Parts
+    ) -> Delivery:
         """Send one message along each link, and take those that came."""
         going = self._envelopes(tag, links, out)
         bodies = [self._encoded(links.src[out], each, going) for each in rows]
@@ -71,7 +75,9 @@ class CodedWire:
             tuple(self._late(links, row, parts, like) for row in came.late),
         )
 
-    def _encoded(self, senders: Ids, rows: Tensor | Compressed, envelopes: _Envelopes) -> list[Body]:
+    def _encoded(
+        self, senders: Ids, rows: Tensor | Compressed, envelopes: _Envelopes
+    ) -> list[Body]:
         """Encode what each link carries; once for all receivers of a row, where it can be."""
         at = np.searchsorted(self._hosted, senders)
         if isinstance(rows, Compressed):
@@ -99,10 +105,15 @@ class CodedWire:
             found.append(known[key])
         return found
 
-    def _decoded(self, tag: Tag, links: Links, ids: Ids, messages: list[Body], parts: Parts, like: Tensor) -> list[Carried]:
+    def _decoded(
+        self, tag: Tag, links: Links, ids: Ids, messages: list[Body], parts: Parts, like: Tensor
+    ) -> list[Carried]:
         envelopes = self._envelopes(tag, links, ids)
         cut = [split_parts(self._codec, parts, message, like.dtype) for message in messages]
-        return [_Bodies(self._codec, [bodies[k] for bodies in cut], part, like, envelopes) for k, part in enumerate(parts)]
+        return [
+            _Bodies(self._codec, [bodies[k] for bodies in cut], part, like, envelopes)
+            for k, part in enumerate(parts)
+        ]
 
     def _envelopes(self, tag: Tag, links: Links, ids: Ids) -> _Envelopes:
         return _Envelopes(self._draws, tag, links, ids, self._keys)
@@ -122,7 +133,14 @@ class CodedWire:
 class _Envelopes:
     """The envelopes of runs of links of one mixing; all parts share what is drawn for them."""
 
-    def __init__(self, draws: Draws, tag: Tag, links: Links, ids: Ids, keys: Callable[..., tuple[Ids, Ids, Ids]]) -> None:
+    def __init__(
+        self,
+        draws: Draws,
+        tag: Tag,
+        links: Links,
+        ids: Ids,
+        keys: Callable[..., tuple[Ids, Ids, Ids]],
+    ) -> None:
         self.draws, self.tag = draws, tag
         self._links, self._ids, self._keys = links, ids, keys
         self._known: dict[tuple[int, int, int], Envelope] = {}
@@ -188,7 +206,9 @@ class _Through:
 class _Bodies:
     """Rows that came as bytes."""
 
-    def __init__(self, codec: Codec, bodies: list[Body], part: Part, like: Tensor, envelopes: _Envelopes) -> None:
+    def __init__(
+        self, codec: Codec, bodies: list[Body], part: Part, like: Tensor, envelopes: _Envelopes
+    ) -> None:
         self._codec, self._bodies, self._part = codec, bodies, part
         self._like, self._envelopes = like, envelopes
 
@@ -221,7 +241,9 @@ _NOTHING.flags.writeable = False
 
 def _picked(rows: Tensor, at: Ids) -> Tensor:
     """Pick rows; a single one stands for all, and is not copied for each."""
-    return rows.expand(len(at), -1) if len(rows) == 1 else rows[torch.from_numpy(at).to(rows.device)]
+    return (
+        rows.expand(len(at), -1) if len(rows) == 1 else rows[torch.from_numpy(at).to(rows.device)]
+    )
 
 
 def _keys(links: Links, ids: bytes) -> tuple[Ids, Ids, Ids]:

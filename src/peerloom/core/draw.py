@@ -34,7 +34,9 @@ _NOTHING = np.empty(0)
 _BLOCKS = 1 << 14  # of Philox made together: more leave the cache, and take twice as long
 
 
-def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
+def philox(
+    counter: tuple[Words, Words, Words, Words], key: tuple[int, int]
+) -> tuple[Words, Words, Words, Words]:
     """Philox 4x32-10 on arrays of 32-bit words (held in uint64, so that products keep their high half)."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
@@ -66,7 +68,12 @@ def words(seed: int, stream: str, t: int, ids: Ids, count: int) -> Words:
     digest = hashlib.blake2b(f"{seed}/{stream}/{t}/{count}".encode(), digest_size=32).digest()
     start, step = (int.from_bytes(half, "little") for half in (digest[:16], digest[16:]))
     generator = np.random.PCG64DXSM(0)
-    state: Any = {"bit_generator": "PCG64DXSM", "state": {"state": start, "inc": step | 1}, "has_uint32": 0, "uinteger": 0}
+    state: Any = {
+        "bit_generator": "PCG64DXSM",
+        "state": {"state": start, "inc": step | 1},
+        "has_uint32": 0,
+        "uinteger": 0,
+    }
     generator.state = state
     drawn, place = np.empty((len(ids), count), np.uint64), 0
     ends = [*(np.flatnonzero(np.diff(ids) != 1) + 1).tolist(), len(ids)] if len(ids) else []
@@ -86,14 +93,17 @@ def uniform(seed: int, stream: str, rounds: Ids | int, ids: Ids, lanes: int = 1)
     """
     t = np.atleast_1d(np.asarray(rounds, np.uint64))[:, None, None]
     i = np.asarray(ids, np.int64).astype(np.uint64)[None, :, None]
-    block = np.arange((lanes + 1) // 2, dtype=np.uint64)[None, None, :]  # one Philox block holds two doubles
+    block = np.arange((lanes + 1) // 2, dtype=np.uint64)[
+        None, None, :
+    ]  # one Philox block holds two doubles
     shape = np.broadcast_shapes(t.shape, i.shape, block.shape)
     pair, key = np.empty((*shape, 2)), _key(seed, stream)
     some = max(1, _BLOCKS // max(1, shape[0] * shape[2]))
     for first in range(0, shape[1], some):
         part = i[:, first : first + some]
         counter = tuple(
-            np.broadcast_to(word, (shape[0], part.shape[1], shape[2])) for word in (block, part & _LOW, part >> _SHIFT, t)
+            np.broadcast_to(word, (shape[0], part.shape[1], shape[2]))
+            for word in (block, part & _LOW, part >> _SHIFT, t)
         )
         w0, w1, w2, w3 = philox(counter, key)  # type: ignore[arg-type]  # a generator has no length
         pair[:, first : first + some, :, 0] = _double(w0, w1)
@@ -114,11 +124,15 @@ class Draws:
     hundred small array operations per round into one, and changes no value: `draws(...)` equals `uniform(...)`.
     """
 
-    _AT_ONCE = 1 << 15  # numbers made together: enough to hide numpy's overhead, small enough to stay in cache
+    _AT_ONCE = (
+        1 << 15
+    )  # numbers made together: enough to hide numpy's overhead, small enough to stay in cache
 
     def __init__(self, seed: int) -> None:
         self.seed = operator.index(seed)  # 1 and 1.0 would be different seeds
-        self._ahead: dict[tuple[str, int], tuple[int, Ids, Floats]] = {}  # first round, ids, numbers
+        self._ahead: dict[
+            tuple[str, int], tuple[int, Ids, Floats]
+        ] = {}  # first round, ids, numbers
 
     def __call__(self, stream: str, t: int, ids: Ids, lanes: int = 1) -> Floats:
         """Uniforms in [0, 1) of shape [ids, lanes], for round t."""

@@ -20,6 +20,8 @@ __all__ = ["Ledger", "LinkAccount", "RowAccount"]
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
+_FORMER = {"normalised": "share"}  # what 0.1 called a figure
+
 
 @dataclass
 class RowAccount:
@@ -27,7 +29,7 @@ class RowAccount:
 
     gradients: Counts
     time: Floats  # sum over rounds of v_i / d_i
-    share: Floats  # the same, each round divided by what it costs when every row computes
+    normalised: Floats  # the same, each round divided by what it costs when every row computes
 
     @classmethod
     def empty(cls, rows: int) -> RowAccount:
@@ -43,7 +45,7 @@ class LinkAccount:
     nbytes: Counts
     paper_bits: Counts  # the same messages, counted as the papers do
     time: Floats  # sum over rounds of vhat_ij / b_ij
-    share: Floats  # the same, each round divided by what it costs when every link fires
+    normalised: Floats  # the same, each round divided by what it costs when every link fires
 
     @classmethod
     def empty(cls, links: int) -> LinkAccount:
@@ -62,15 +64,24 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self.rows = RowAccount.empty(self.network.clients)
-        self.layers = {name: LinkAccount.empty(len(links)) for name, links in self.network.layers.items()}
+        self.layers = {
+            name: LinkAccount.empty(len(links)) for name, links in self.network.layers.items()
+        }
 
     def computed(self, who: NDArray[np.int64], cost: Floats) -> None:
         """Rows `who` computed one gradient each; `cost` is 1 / d_i of every row."""
         self.rows.gradients[who] += 1
         self.rows.time[who] += cost[who]
-        self.rows.share[who] += cost[who] / cost.sum()
+        self.rows.normalised[who] += cost[who] / cost.sum()
 
-    def sent(self, layer: str, out: NDArray[np.int64], nbytes: int | Counts, paper_bits: int | Counts, cost: Floats) -> None:
+    def sent(
+        self,
+        layer: str,
+        out: NDArray[np.int64],
+        nbytes: int | Counts,
+        paper_bits: int | Counts,
+        cost: Floats,
+    ) -> None:
         """Links `out` carried one message each, of these lengths; `cost` is 1 / b_ij of every link of the layer."""
         if not len(out):
             return
@@ -80,7 +91,7 @@ class Ledger:
         account.nbytes[used] += nbytes
         account.paper_bits[used] += paper_bits
         account.time[used] += cost[used]
-        account.share[used] += cost[used] / (cost @ links.share)
+        account.normalised[used] += cost[used] / (cost @ links.inverse_in_degree)
 
     @property
     def gradients(self) -> int:
@@ -104,20 +115,26 @@ class Ledger:
 
     def processing_delay(self, *, normalised: bool = False) -> float:
         """DSpodFL's processing delay: as run, sum over rounds of (1/m) sum_i v_i/d_i; normalised, as written."""
-        return float(self.rows.share.sum()) if normalised else float(self.rows.time.sum() / len(self.rows.time))
+        return (
+            float(self.rows.normalised.sum())
+            if normalised
+            else float(self.rows.time.sum() / len(self.rows.time))
+        )
 
     def transmission_delay(self, *, normalised: bool = False) -> float:
         """DSpodFL's transmission delay: as run, (1/m) sum_i (1/|N_i|) sum_j vhat_ij/b_ij; normalised, as written."""
         total = 0.0
         for name, account in self.layers.items():
             links = self.network.layers[name]
-            spent = account.share if normalised else account.time / links.rows
-            total += float(spent @ links.share)
+            spent = account.normalised if normalised else account.time / links.rows
+            total += float(spent @ links.inverse_in_degree)
         return total
 
     def delay(self, *, normalised: bool = False) -> float:
         """Processing and transmission together: the x axis of DSpodFL's figures."""
-        return self.processing_delay(normalised=normalised) + self.transmission_delay(normalised=normalised)
+        return self.processing_delay(normalised=normalised) + self.transmission_delay(
+            normalised=normalised
+        )
 
     def delay_both_ways(self) -> float:
         """Spod-GT's delay on directed links: processing, receiving (its tau_in) and sending (tau_out), as run."""
@@ -129,20 +146,25 @@ class Ledger:
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Everything, by name: what a checkpoint stores. The arrays are those of the ledger, not copies."""
-        flat: dict[str, NDArray[np.generic]] = {f"rows/{key}": value for key, value in vars(self.rows).items()}
+        flat: dict[str, NDArray[np.generic]] = {
+            f"rows/{key}": value for key, value in vars(self.rows).items()
+        }
         for name, account in self.layers.items():
             flat |= {f"{name}/{key}": value for key, value in vars(account).items()}
         return flat
 
     @classmethod
     def of(cls, network: Network, arrays: Mapping[str, NDArray[Any]]) -> Ledger:
-        """The ledger with these figures, by the names of `arrays`; older ones count bits in place of bytes."""
+        """The ledger with these figures, by the names of `arrays` or those of Peerloom 0.1."""
         ledger = cls(network)
         for name, values in ledger.arrays().items():
-            if name not in arrays and name.endswith("/nbytes"):
-                values[...] = -(-arrays[name.removesuffix("nbytes") + "bits"] // 8)
-            else:
+            account, _, figure = name.partition("/")
+            if name in arrays:
                 values[...] = arrays[name]
+            elif figure == "nbytes":  # 0.1 counted bits
+                values[...] = -(-arrays[f"{account}/bits"] // 8)
+            else:
+                values[...] = arrays[f"{account}/{_FORMER.get(figure, figure)}"]
         return ledger
 
     def part(self, rows: NDArray[np.int64]) -> Ledger:
@@ -170,6 +192,7 @@ class Ledger:
         twin.network = self.network
         twin.rows = RowAccount(*[values.copy() for values in vars(self.rows).values()])
         twin.layers = {
-            name: LinkAccount(*[values.copy() for values in vars(account).values()]) for name, account in self.layers.items()
+            name: LinkAccount(*[values.copy() for values in vars(account).values()])
+            for name, account in self.layers.items()
         }
         return twin

@@ -51,7 +51,9 @@ class LinkMixer:
         mixed = [self._combine(offer, k, links, came, into, out) for k, offer in enumerate(offers)]
         return Mixed(mixed, links.dst[into], out, list(came.lengths))
 
-    def _combine(self, offer: Offer, k: int, links: Links, came: Delivery, into: Ids, out: Ids) -> Tensor:
+    def _combine(
+        self, offer: Offer, k: int, links: Links, came: Delivery, into: Ids, out: Ids
+    ) -> Tensor:
         """Mix the k-th offer: rows that receive something or give; the others keep what they have."""
         x = offer.value
         late = [row for row in came.late if offer.counts_sent or row.own is not None]

@@ -78,11 +78,15 @@ class LinkPlans:
         self._place, self._here = place, here
         self._plan = lru_cache(maxsize=_KEPT)(self._made)
 
-    def __call__(self, links: Links, weight: Weight, width: int, into: Ids, out: Ids, late: Ids) -> LinkPlan:
+    def __call__(
+        self, links: Links, weight: Weight, width: int, into: Ids, out: Ids, late: Ids
+    ) -> LinkPlan:
         """Return the plan of what arrived, was sent and came late, for rows of this width."""
         return self._plan(links, weight, width, into.tobytes(), out.tobytes(), late.tobytes())
 
-    def _made(self, links: Links, weight: Weight, width: int, into: bytes, out: bytes, late: bytes) -> LinkPlan:
+    def _made(
+        self, links: Links, weight: Weight, width: int, into: bytes, out: bytes, late: bytes
+    ) -> LinkPlan:
         got, given, overdue = (np.frombuffer(ids, np.int64) for ids in (into, out, late))
         ends = np.concatenate([links.dst[got], links.src[given], links.dst[overdue]])
         touched = np.unique(self._here[ends])
@@ -91,7 +95,10 @@ class LinkPlans:
 
         def runs(ids: Ids, rows: Ids, cut: Iterable[slice]) -> list[Run]:
             at, weights = position[self._here[rows]], links.weight(weight)[ids][:, None]
-            return [(run, self._tensor(at[run]), self._tensor(weights[run]).to(self._place.dtype)) for run in cut]
+            return [
+                (run, self._tensor(at[run]), self._tensor(weights[run]).to(self._place.dtype))
+                for run in cut
+            ]
 
         receiving = runs(got, links.dst[got], runs_of(len(got), width))
         giving = runs(given, links.src[given], runs_of(len(given), width))

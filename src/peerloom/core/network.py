@@ -17,7 +17,9 @@ __all__ = ["Links", "Network"]
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-_SLACK = 1e-9  # weights are sums of a few reciprocals; anything beyond this is a mistake, not rounding
+_SLACK = (
+    1e-9  # weights are sums of a few reciprocals; anything beyond this is a mistake, not rounding
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,16 @@ class Links:
     coin: Ids  # what the link's coin is keyed by; i -> j and j -> i share it where links are symmetric
 
     @classmethod
-    def make(cls, rows: int, src: ArrayLike, dst: ArrayLike, a: ArrayLike, b: ArrayLike, *, one_coin: bool = False) -> Links:
+    def make(
+        cls,
+        rows: int,
+        src: ArrayLike,
+        dst: ArrayLike,
+        a: ArrayLike,
+        b: ArrayLike,
+        *,
+        one_coin: bool = False,
+    ) -> Links:
         """Sort and check links given in any order. `one_coin`: both directions of a pair fire together."""
         src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
         order = np.lexsort((src, dst))
@@ -50,7 +61,9 @@ class Links:
     def _check(self) -> None:
         ends = np.concatenate([self.src, self.dst])
         if len(strangers := ends[(ends < 0) | (ends >= self.rows)]):
-            raise ConfigError(f"A link names row {strangers[0]}, but rows are numbered 0 to {self.rows - 1}.")
+            raise ConfigError(
+                f"A link names row {strangers[0]}, but rows are numbered 0 to {self.rows - 1}."
+            )
         if (loops := self.src == self.dst).any():
             raise ConfigError(
                 f"Row {self.src[loops][0]} has a link to itself. Leave self-links out: "
@@ -58,8 +71,13 @@ class Links:
             )
         if (twice := np.diff(self.dst * self.rows + self.src) == 0).any():
             e = int(np.flatnonzero(twice)[0])
-            raise ConfigError(f"The link {self.src[e]} -> {self.dst[e]} is given twice. Give each link once.")
-        for name, weight, at, side in (("a", self.a, self.dst, "receives"), ("b", self.b, self.src, "sends")):
+            raise ConfigError(
+                f"The link {self.src[e]} -> {self.dst[e]} is given twice. Give each link once."
+            )
+        for name, weight, at, side in (
+            ("a", self.a, self.dst, "receives"),
+            ("b", self.b, self.src, "sends"),
+        ):
             if not np.isfinite(weight).all() or (weight < 0).any():
                 e = int(np.flatnonzero(~np.isfinite(weight) | (weight < 0))[0])
                 raise ConfigError(
@@ -87,7 +105,7 @@ class Links:
         return np.bincount(self.dst, minlength=self.rows).astype(np.int64)
 
     @cached_property
-    def share(self) -> Floats:
+    def inverse_in_degree(self) -> Floats:
         """What each link is of all that lead to its receiver: 1 / in-degree."""
         return 1 / self.in_degree[self.dst]
 
@@ -129,7 +147,9 @@ class Network:
     name: str = "network"
     directed: bool = False
     positions: Floats | None = None  # for drawing only
-    recipe: Mapping[str, Any] = field(default_factory=dict)  # how it was made, so that a file can make it again
+    recipe: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # how it was made, so that a file can make it again
     hubs: int = 0
 
     @property

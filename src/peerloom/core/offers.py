@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .codec import Body, Codec, Envelope
 
-__all__ = ["Compressed", "Offer", "Part", "average", "drift", "pull", "push", "share"]
+__all__ = ["Compressed", "Offer", "Part", "average", "drift", "equal_average", "pull", "push"]
 
 Ids = NDArray[np.int64]
 
@@ -36,7 +36,9 @@ class Offer:
     weight: Literal["a", "b", "one"]
     weigh: Callable[[Any, Any], tuple[Any, Any]]
     compressed: Compressed | None = None  # where the rows were compressed before
-    counts_sent: bool = True  # whether `weigh` looks at what was sent; where not, it is not worked out
+    counts_sent: bool = (
+        True  # whether `weigh` looks at what was sent; where not, it is not worked out
+    )
     keeps: bool = True
 
     @property
@@ -74,7 +76,9 @@ class Compressed:
     def encoded(self, codec: Codec) -> list[Body]:
         """Encode the rows that are sent."""
         if self.source is None:
-            raise RuntimeError("These rows were compressed where nothing travels, and cannot be encoded.")
+            raise RuntimeError(
+                "These rows were compressed where nothing travels, and cannot be encoded."
+            )
         return codec.encode(self.source, self.envelope) if len(self.talking) else []
 
 
@@ -99,7 +103,7 @@ def average(w: Tensor) -> Offer:
     return Offer(w, "one", _keep_where_nothing_came, counts_sent=False)
 
 
-def share(z: Tensor) -> Offer:
+def equal_average(z: Tensor) -> Offer:
     """The mean of the row's own value and of what arrived, all with equal weight."""
     return Offer(z, "one", _count_oneself, counts_sent=False)
 

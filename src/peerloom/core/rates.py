@@ -42,7 +42,9 @@ class InverseSqrt:
 
     def __post_init__(self) -> None:
         if self.start <= 0 or self.gamma <= 0:
-            raise ConfigError(f"InverseSqrt needs start > 0 and gamma > 0, found {self.start} and {self.gamma}.")
+            raise ConfigError(
+                f"InverseSqrt needs start > 0 and gamma > 0, found {self.start} and {self.gamma}."
+            )
 
     def at(self, t: int) -> float:
         """The step size of round t."""
@@ -61,7 +63,11 @@ class Pieces:
     starts: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if len(self.rates) != len(self.starts) or not self.rates or list(self.starts) != sorted(set(self.starts)):
+        if (
+            len(self.rates) != len(self.starts)
+            or not self.rates
+            or list(self.starts) != sorted(set(self.starts))
+        ):
             raise ConfigError(
                 f"Pieces needs as many rates as starts, and rising starts; found {self.rates} and {self.starts}."
             )
@@ -70,12 +76,18 @@ class Pieces:
 
     def at(self, t: int) -> float:
         """The step size of round t."""
-        return [rate for rate, start in zip(self.rates, self.starts, strict=True) if start <= max(t, self.starts[0])][-1]
+        return [
+            rate
+            for rate, start in zip(self.rates, self.starts, strict=True)
+            if start <= max(t, self.starts[0])
+        ][-1]
 
 
 def rate_at(lr: float | Rate, t: int) -> float:
     """The step size of round t, whether it is a number or changes."""
-    return lr.at(t) if hasattr(lr, "at") else float(lr)  # asked in every round, and isinstance of a protocol is slow
+    return (
+        lr.at(t) if hasattr(lr, "at") else float(lr)
+    )  # asked in every round, and isinstance of a protocol is slow
 
 
 def check_rate(rule: HasRate) -> None:

@@ -1,46 +1,176 @@
-"""How a rule joins the list of rules: where it stands, with a card that says what it is for."""
+"""What an algorithm is: a pair of functions over rows, and a word on what it needs of the network."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
 
-from .algorithm import Algorithm
+from torch import Tensor
 
-__all__ = ["RULES", "Card", "preset", "rule"]
+from ..errors import ConfigError
+from .codec import Codec, Fit
+from .network import Network
+from .port import Port
+from .ports import Activity
 
-Rule = TypeVar("Rule", bound=Algorithm)
-
-RULES: dict[str, type[Algorithm]] = {}
-"""Every rule that was registered so far, by name."""
-
-
-class Card(NamedTuple):
-    """What `peerloom list algorithms` says of a rule; what the rule needs stands with the rule."""
-
-    paper: str
-    sends: str  # along every link that fires
-    good_for: str
-
-
-def rule(paper: str, sends: str, good_for: str) -> Callable[[type[Rule]], type[Rule]]:
-    """Register a class as a rule, by its name, with its card."""
-
-    def register(kind: type[Rule]) -> type[Rule]:
-        known = RULES.setdefault(kind.__name__, kind)
-        if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
-            raise ValueError(f"There is a rule '{kind.__name__}' already, in {known.__module__}. Choose another name.")
-        RULES[kind.__name__] = kind
-        cast("Any", kind).card = Card(paper, sends, good_for)
-        return kind
-
-    return register
+__all__ = [
+    "DIFFERENCES",
+    "MASS",
+    "MEAN",
+    "MODELS",
+    "STEADY",
+    "CyclePlan",
+    "Plan",
+    "Requirements",
+    "Rule",
+    "check_links",
+    "check_message",
+    "check_needs",
+]
 
 
-def preset(name: str, base: type[Rule], card: Card, *, doc: str, **said: Any) -> type[Rule]:
-    """Make and register a rule that is another one under another plan.
+MODELS: tuple[Fit, ...] = ("whole", "paired", "part", "rounded")
+"""For rules that send models: a coordinate that is missing is a link that did not fire, and rounding is noise."""
 
-    `said` is what the preset says differently of itself: `plan`, `needs`, `family`.
+MASS: tuple[Fit, ...] = ("whole", "paired", "part")
+"""For rules that push: what leaves one row must arrive in another, coordinate by coordinate."""
+
+MEAN: tuple[Fit, ...] = ("whole", "paired")
+"""For rules whose trackers keep their mean only under symmetric mixing."""
+
+STEADY: tuple[Fit, ...] = ("whole", "rounded")
+"""For rules that count on the same mixing matrix in every round."""
+
+DIFFERENCES: tuple[Fit, ...] = ("whole", "paired", "part", "rounded", "differences")
+"""For rules that send differences from copies."""
+
+_WHY: dict[Fit, str] = {
+    "differences": "which is for differences from copies, such as CHOCO, DCD, BEER and SQuARM send. Use one of them, "
+    "or a message such as Coordinates",
+    "rounded": "which rounds: what arrives would not add up to what was sent, and its sums must. Use Dense()",
+    "part": "which carries part of a row, and not the same part in both directions: its sums would drift. "
+    "Use Dense, or Coordinates(..., per_pair=True) on an undirected graph with a rule that allows it",
+    "paired": "which carries part of a row, but the rule counts on the same mixing in every round. Use Dense",
+    "whole": "",
+}
+
+
+class Rule(Protocol):
+    """A frozen dataclass with `init` and `step`.
+
+    State is a named tuple of row tensors whose first field `x` is the model. A step returns a new state, changes
+    nothing in place, and does the same on all rows; it does not count, log, time, save or plot.
+
+    For theory a rule may say more of itself: `family`, whose theorems speak of it (a class variable), and `mixings`, how
+    often it mixes its models in a round, where that is not once.
     """
-    kind = type(name, (base,), {"__doc__": doc, "__module__": base.__module__, **said})
-    return rule(*card)(cast("type[Rule]", kind))
+
+    needs: ClassVar[Requirements]
+
+    def init(self, x: Tensor, port: Port) -> Any:
+        """The state of round 0, from the rows' first models."""
+
+    def step(self, s: Any, port: Port) -> Any:
+        """The state after round port.t."""
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What a rule asks of the graph, checked before a run."""
+
+    symmetric: bool = False  # both directions of every link, with equal weights and one coin
+    layers: tuple[str, ...] = ("peers",)
+    one_hub: bool = False  # a server: all workers under a single hub
+    common_start: bool = False  # all rows start from one model
+    prox: bool = False  # not a need but an offer: the rule takes the proximal step of a regulariser
+    instead: str = ""  # what to use when the graph does not fit
+    accepts: tuple[Fit, ...] = MODELS  # how its rows may arrive
+    links: Literal["any", "together", "all"] = (
+        "any"  # which may stay silent: any, none unless all do, or never one
+    )
+    combines: Literal["pull", "average", "equal_average"] = (
+        "pull"  # the offer by which models are combined
+    )
+    eigenvalues_above: float = -1.0  # of the weights; a rule may not bear those below
+
+    @property
+    def keeps_mean(self) -> bool:
+        """Whether what a message moves at one end of a link must be moved the other way at the other end."""
+        return self.symmetric and self.accepts == MEAN
+
+
+@dataclass(frozen=True)
+class CyclePlan:
+    """DFedAvg's cycle of local and aggregating rounds; D is taken from the resources where it is None."""
+
+    D: int | None = None
+    rounding: Literal["ceil", "floor"] = "ceil"
+    sgd_while_aggregating: bool = False
+    period: Literal["D+1", "D"] = "D+1"
+    opens: bool = False  # the aggregating round comes first in each period, in place of last
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a preset uses the resources it is given: another rule's `step` under another schedule.
+
+    A coin of the given schedule says who is *able* to act. "always" means the preset waits for everyone, "given" that
+    it takes the coins as they fall, and a cycle replaces them. Schedules without coins are followed as they are.
+    """
+
+    nodes: Literal["given", "always"] = "given"
+    links: Literal["given", "always"] = "given"
+    cycle: CyclePlan | None = None
+    quiet_start: bool = False  # without a schedule of its own, the first round does not talk
+
+
+def check_needs(algorithm: Rule, network: Network) -> None:
+    """Refuse a graph on which the rule cannot be right, and say why."""
+    needs, name = algorithm.needs, type(algorithm).__name__
+    advice = f" {needs.instead}" if needs.instead else ""
+    if needs.one_hub and network.hubs != 1:
+        raise ConfigError(
+            f"{name} needs a server, but graph '{network.name}' has {network.hubs} hubs.{advice}"
+        )
+    for layer in needs.layers:
+        if layer not in network.layers:
+            raise ConfigError(
+                f"{name} mixes over layer '{layer}', but graph '{network.name}' has {', '.join(network.layers)}.{advice}"
+            )
+        if needs.symmetric and not network.layers[layer].symmetric:
+            kind = (
+                "is directed"
+                if network.directed
+                else "has unequal weights in the two directions of a link"
+            )
+            raise ConfigError(
+                f"{name} needs symmetric links, but graph '{network.name}' {kind}.{advice}"
+            )
+
+
+def check_message(algorithm: Rule, message: Codec) -> None:
+    """Refuse a message with which the rule cannot be right, and say why."""
+    if message.fit not in algorithm.needs.accepts:
+        raise ConfigError(
+            f"{type(algorithm).__name__} cannot use {message!r}, {_WHY[message.fit]}."
+        )
+
+
+def check_links(algorithm: Rule, network: Network, activity: Activity, rounds: int) -> None:
+    """Refuse a schedule under which the rule cannot be right; the first rounds tell."""
+    name, wanted = type(algorithm).__name__, algorithm.needs.links
+    if wanted == "any":
+        return
+    for t in range(1, min(rounds, 32) + 1):
+        for layer in algorithm.needs.layers:
+            live = activity.links(t, layer)
+            if not (live.all() or (wanted == "together" and not live.any())):
+                rule = (
+                    "every link in every round"
+                    if wanted == "all"
+                    else "all links of a round, or none"
+                )
+                raise ConfigError(
+                    f"{name} needs {rule}, but in round {t} the schedule lets {int(live.sum())} of {len(live)} fire. "
+                    "Use the schedule Always, or a rule for sporadic links such as DSpodFL or SpodGT."
+                )

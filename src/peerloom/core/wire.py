@@ -127,7 +127,9 @@ class ByteDelivery(NamedTuple):
 class ByteWire(Protocol):
     """Delivers bytes along links, each to the process of its receiver."""
 
-    def exchange(self, tag: Tag, links: Links, out: Ids, bodies: Sequence[Body], into: Ids) -> ByteDelivery:
+    def exchange(
+        self, tag: Tag, links: Links, out: Ids, bodies: Sequence[Body], into: Ids
+    ) -> ByteDelivery:
         """Send a body along each of the links `out`; return what came along the links `into`.
 
         The bodies are the wire's from then on: nobody changes them any more. The same object stands

@@ -90,7 +90,9 @@ def geometric(clients: int, radius: float, seed: int = 0) -> Network:
     for k in range(_TRIES):
         shape, where = attempt(k)
         if nx.is_connected(shape):
-            return _network(shape, "geometric", positions=where, clients=clients, radius=radius, seed=seed)
+            return _network(
+                shape, "geometric", positions=where, clients=clients, radius=radius, seed=seed
+            )
     raise ConfigError(
         f"geometric: none of {_TRIES:,} graphs of {clients} clients with radius {radius} was connected. "
         "Use a larger radius or more clients."
@@ -102,7 +104,12 @@ def erdos_renyi(clients: int, p: float, seed: int = 0) -> Network:
     _at_least(2, clients)
     _probability("erdos_renyi: p", p)
     return _until_connected(
-        lambda s: nx.gnp_random_graph(clients, p, seed=s), "erdos_renyi", "a larger p", clients=clients, p=p, seed=seed
+        lambda s: nx.gnp_random_graph(clients, p, seed=s),
+        "erdos_renyi",
+        "a larger p",
+        clients=clients,
+        p=p,
+        seed=seed,
     )
 
 
@@ -125,7 +132,9 @@ def small_world(clients: int, degree: int = 4, rewire: float = 0.1, seed: int = 
     _at_least(3, clients)
     _probability("small_world: rewire", rewire)
     if not 2 <= degree < clients or degree % 2:
-        raise ConfigError(f"small_world: degree must be even and from 2 to {clients - 1}, found {degree}.")
+        raise ConfigError(
+            f"small_world: degree must be even and from 2 to {clients - 1}, found {degree}."
+        )
     return _until_connected(
         lambda s: nx.watts_strogatz_graph(clients, degree, rewire, seed=s),
         "small_world", "a larger degree", clients=clients, degree=degree, rewire=rewire, seed=seed,
@@ -143,7 +152,9 @@ def exponential(clients: int) -> Network:
 def directed_ring(clients: int) -> Network:
     """Client i sends to client i + 1 only."""
     _at_least(2, clients)
-    return _network(nx.cycle_graph(clients, create_using=nx.DiGraph), "directed_ring", clients=clients)
+    return _network(
+        nx.cycle_graph(clients, create_using=nx.DiGraph), "directed_ring", clients=clients
+    )
 
 
 def random_digraph(clients: int, p: float, seed: int = 0) -> Network:
@@ -162,14 +173,20 @@ def from_edges(n: int, edges: Iterable[Sequence[int]], directed: bool = False) -
     try:
         pairs = [(operator.index(source), operator.index(target)) for source, target in edges]
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"from_edges: edges must be pairs (source, target) of whole numbers: {error}.") from error
+        raise ConfigError(
+            f"from_edges: edges must be pairs (source, target) of whole numbers: {error}."
+        ) from error
     for source, target in pairs:
         if not (0 <= source < n and 0 <= target < n):
-            raise ConfigError(f"from_edges: ({source}, {target}) names a client outside 0 to {n - 1}.")
+            raise ConfigError(
+                f"from_edges: ({source}, {target}) names a client outside 0 to {n - 1}."
+            )
     shape: nx.Graph[int] = nx.DiGraph() if directed else nx.Graph()
     shape.add_nodes_from(range(n))
     shape.add_edges_from(pair for pair in pairs if pair[0] != pair[1])
-    return _network(shape, "from_edges", n=n, edges=sorted(map(list, shape.edges)), directed=directed)
+    return _network(
+        shape, "from_edges", n=n, edges=sorted(map(list, shape.edges)), directed=directed
+    )
 
 
 def two_way(graph: Network) -> Network:
@@ -177,13 +194,22 @@ def two_way(graph: Network) -> Network:
     links = graph.peers
     a, b = weighing.uniform(graph.rows, links.src, links.dst)
     split = Links.make(graph.rows, links.src, links.dst, a, b)
-    return Network(graph.rows, {"peers": split}, "two_way", True, graph.positions, {"name": "two_way", "graph": graph})
+    return Network(
+        graph.rows,
+        {"peers": split},
+        "two_way",
+        True,
+        graph.positions,
+        {"name": "two_way", "graph": graph},
+    )
 
 
 def from_networkx(graph: nx.Graph[Any]) -> Network:
     """A networkx graph, directed or not; its nodes are numbered in the order networkx lists them."""
     number = {node: i for i, node in enumerate(graph.nodes)}
-    edges = [(number[source], number[target]) for source, target in graph.edges() if source != target]
+    edges = [
+        (number[source], number[target]) for source, target in graph.edges() if source != target
+    ]
     return from_edges(len(number), edges, directed=graph.is_directed())
 
 
@@ -196,17 +222,23 @@ def from_matrix(W: ArrayLike, B: ArrayLike | None = None) -> Network:
     A = weighing.check_row_stochastic(W)
     pushed = weighing.check_column_stochastic(A if B is None else B, "W" if B is None else "B")
     if pushed.shape != A.shape:
-        raise ConfigError(f"from_matrix: W has shape {A.shape}, B {pushed.shape}. They must be equal.")
+        raise ConfigError(
+            f"from_matrix: W has shape {A.shape}, B {pushed.shape}. They must be equal."
+        )
     linked = (A != 0) | (pushed != 0)
     np.fill_diagonal(linked, False)
     dst, src = np.nonzero(linked)
     both_ways = B is None and bool(np.allclose(A, A.T, rtol=0, atol=1e-9))
     links = Links.make(len(A), src, dst, A[dst, src], pushed[dst, src], one_coin=both_ways)
-    recipe = {"name": "from_matrix", "W": A.tolist()} | ({} if B is None else {"B": pushed.tolist()})
+    recipe = {"name": "from_matrix", "W": A.tolist()} | (
+        {} if B is None else {"B": pushed.tolist()}
+    )
     return Network(len(A), {"peers": links}, "from_matrix", not both_ways, _circle(len(A)), recipe)
 
 
-def _network(shape: nx.Graph[int], name: str, positions: NDArray[np.float64] | None = None, **recipe: Any) -> Network:
+def _network(
+    shape: nx.Graph[int], name: str, positions: NDArray[np.float64] | None = None, **recipe: Any
+) -> Network:
     rows, directed = shape.number_of_nodes(), shape.is_directed()
     pairs = np.array(list(shape.edges), np.int64).reshape(-1, 2)
     if not directed:

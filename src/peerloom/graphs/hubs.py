@@ -41,7 +41,9 @@ def hubs(
         )
     w = np.ones(total) if weights is None else np.asarray(weights, np.float64)
     if w.shape != (total,) or (w <= 0).any():
-        raise ConfigError(f"hubs: give one weight above 0 for each of {total} workers, found {weights}.")
+        raise ConfigError(
+            f"hubs: give one weight above 0 for each of {total} workers, found {weights}."
+        )
     home = np.repeat(np.arange(count), workers)
     heft = np.bincount(home, w)
     b = heft / w.sum()
@@ -55,10 +57,21 @@ def hubs(
     j, d = np.nonzero(matrix * (1 - np.eye(count)))
     layers = {
         "up": Links.make(rows, everyone, total + home, w / heft[home], np.ones(total)),
-        "across": Links.make(rows, total + j, total + d, matrix[j, d], uniform(rows, total + j, total + d)[1]),
-        "down": Links.make(rows, total + home, everyone, np.ones(total), uniform(rows, total + home, everyone)[1]),
+        "across": Links.make(
+            rows, total + j, total + d, matrix[j, d], uniform(rows, total + j, total + d)[1]
+        ),
+        "down": Links.make(
+            rows, total + home, everyone, np.ones(total), uniform(rows, total + home, everyone)[1]
+        ),
     }
-    recipe = {"name": "hubs", "hub_graph": hub_graph, "workers": list(workers), "weights": weights, "H": H, "compat": compat}
+    recipe = {
+        "name": "hubs",
+        "hub_graph": hub_graph,
+        "workers": list(workers),
+        "weights": weights,
+        "H": H,
+        "compat": compat,
+    }
     where = None if hub_graph.positions is None else _around(hub_graph.positions, home)
     return Network(rows, layers, "hubs", True, where, recipe, hubs=count)
 

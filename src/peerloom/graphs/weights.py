@@ -7,7 +7,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import ConfigError
 
-__all__ = ["check_column_stochastic", "check_row_stochastic", "check_symmetric", "metropolis", "uniform"]
+__all__ = [
+    "check_column_stochastic",
+    "check_row_stochastic",
+    "check_symmetric",
+    "metropolis",
+    "uniform",
+]
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -54,10 +60,14 @@ def check_symmetric(W: ArrayLike, name: str = "W") -> Floats:
 
 def _check(W: Floats, name: str, side: str) -> Floats:
     if W.ndim != 2 or W.shape[0] != W.shape[1]:
-        raise ConfigError(f"{name} has shape {W.shape}. A mixing matrix is square: one row per client.")
+        raise ConfigError(
+            f"{name} has shape {W.shape}. A mixing matrix is square: one row per client."
+        )
     for k, row in enumerate(W):
         if not np.isfinite(row).all() or (row < 0).any():
-            raise ConfigError(f"{name}, {side} {k}: entries must be finite and not negative; the least is {row.min():.6g}.")
+            raise ConfigError(
+                f"{name}, {side} {k}: entries must be finite and not negative; the least is {row.min():.6g}."
+            )
         if abs(row.sum() - 1) > 1e-9:
             raise ConfigError(
                 f"{name}, {side} {k} sums to {row.sum():.9g}, not to 1. Put what is missing on the diagonal, or rescale."

@@ -54,13 +54,18 @@ class Sketch:
         self._place, self._sign = None, None  # type: tuple[NDArray[np.int64] | None, Floats | None]
         if n > places:
             u = uniform(seed, "sketch", 0, np.arange(n), 2)
-            self._place, self._sign = (u[:, 0] * places).astype(np.int64), np.where(u[:, 1] < 0.5, -1.0, 1.0)
+            self._place, self._sign = (
+                (u[:, 0] * places).astype(np.int64),
+                np.where(u[:, 1] < 0.5, -1.0, 1.0),
+            )
 
     def __call__(self, x: NDArray[np.floating]) -> Floats:
         """The sketch of a model."""
         if self._place is None or self._sign is None:
             return np.array(x, np.float64)
-        return np.bincount(self._place, weights=self._sign * x, minlength=self.length).astype(np.float64, copy=False)
+        return np.bincount(self._place, weights=self._sign * x, minlength=self.length).astype(
+            np.float64, copy=False
+        )
 
 
 class Mean:
@@ -73,7 +78,9 @@ class Mean:
     def exchange(self, own: Floats) -> Floats | None:
         """Take what came, give what is due; the mean as far as it is known."""
         post = self._post
-        if post.roster.version != self._version:  # who has gone must not weigh in for ever: all begin anew
+        if (
+            post.roster.version != self._version
+        ):  # who has gone must not weigh in for ever: all begin anew
             self._version = post.roster.version
             self._own = self._value = np.zeros(self._length + 1)
             self._out: dict[str, Outflow] = {}
@@ -85,13 +92,19 @@ class Mean:
             parcel = post.newest(peer, AGREEMENT)
             found = None if parcel is None else from_body(parcel.body, "float64")
             if parcel is not None and found is not None and found[-1] == self._version:
-                came = self._into.setdefault(peer, Inflow(self._length + 1)).receive(found[:-1], parcel.order)
+                came = self._into.setdefault(peer, Inflow(self._length + 1)).receive(
+                    found[:-1], parcel.order
+                )
                 self._value = self._value + (0.0 if came is None else came)
         up = [link.peer for link in links if link.direction == "out" and link.up]
         share = self._value / (1 + len(up))
         for peer in up:
             sigma = self._out.setdefault(peer, Outflow(self._length + 1)).push(share)
-            post.send(peer, Parcel(AGREEMENT, 0, 0, to_body(np.append(sigma, self._version))), mode="latest")
+            post.send(
+                peer,
+                Parcel(AGREEMENT, 0, 0, to_body(np.append(sigma, self._version))),
+                mode="latest",
+            )
             self._value = self._value - share
         weight = self._value[-1]
         return None if weight < _TOO_LIGHT else self._value[:-1] / weight
@@ -100,7 +113,9 @@ class Mean:
 class Agreement(Background):
     """Exchanges values with the neighbours while a peer trains, and puts what it learns into the telemetry."""
 
-    def __init__(self, post: Transport, telemetry: Telemetry, n: int, seed: int, client: bool) -> None:
+    def __init__(
+        self, post: Transport, telemetry: Telemetry, n: int, seed: int, client: bool
+    ) -> None:
         self._telemetry, self._sketch = telemetry, Sketch(n, seed)
         self._mean = Mean(post, self._sketch.length + 1, client)
         self._middle: Floats | None = None
@@ -115,7 +130,9 @@ class Agreement(Background):
         rounds, seconds = round - self._round, now - self._since
         each = seconds / rounds if rounds else _LONGEST
         if rounds < _ROUNDS and seconds < _LONGEST:
-            return min(max(_SHORTEST, (_ROUNDS - rounds) * each), max(_SHORTEST, _LONGEST - seconds))
+            return min(
+                max(_SHORTEST, (_ROUNDS - rounds) * each), max(_SHORTEST, _LONGEST - seconds)
+            )
         self._round, self._since = round, now
         try:
             self.exchange()
@@ -133,4 +150,7 @@ class Agreement(Background):
         found = self._mean.exchange(np.append(sketch, distance))
         if found is not None:
             self._middle = found[:-1]
-            self._telemetry.distance, self._telemetry.consensus = distance, max(0.0, float(found[-1]))
+            self._telemetry.distance, self._telemetry.consensus = (
+                distance,
+                max(0.0, float(found[-1])),
+            )

@@ -18,7 +18,11 @@ _ANY = np.zeros(1, np.int64)
 
 
 def coded_channel(
-    codec: Codec, parts: tuple[Part, ...], dtype: str, mix_index: int, largest_norm: float | None = None
+    codec: Codec,
+    parts: tuple[Part, ...],
+    dtype: str,
+    mix_index: int,
+    largest_norm: float | None = None,
 ) -> Channel:
     """Return the channel of one mixing. A neighbour's message is judged before it is acknowledged."""
     number: torch.dtype = getattr(torch, dtype)
@@ -28,7 +32,9 @@ def coded_channel(
         try:
             check_parts(codec, parts, message, number)
             if largest_norm is not None:
-                _check_norm(codec, split_parts(codec, parts, message, number), parts, number, largest_norm)
+                _check_norm(
+                    codec, split_parts(codec, parts, message, number), parts, number, largest_norm
+                )
         except CodecError as error:
             raise RefusedError(error.reason) from error
 
@@ -36,7 +42,13 @@ def coded_channel(
     return Channel(longest_message(codec, parts, number), check, form, mix_index)
 
 
-def _check_norm(codec: Codec, bodies: list[np.ndarray], parts: tuple[Part, ...], dtype: torch.dtype, largest: float) -> None:
+def _check_norm(
+    codec: Codec,
+    bodies: list[np.ndarray],
+    parts: tuple[Part, ...],
+    dtype: torch.dtype,
+    largest: float,
+) -> None:
     """Refuse what is longer than allowed. A body does not tell its round: it counts as of the first,
     in which codecs whose levels shrink with the rounds have their largest.
     """

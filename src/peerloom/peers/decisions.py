@@ -33,7 +33,7 @@ class Decision(NamedTuple):
 
     kind: Literal["missed", "skipped", "held", "late", "unheard", "untold"]
     round: int
-    turn: int
+    mix_index: int
     row: int
     of: Tag = (0, 0)
 
@@ -45,7 +45,7 @@ class Journal:
         self._path = path
         self._by_tag: defaultdict[Tag, list[Decision]] = defaultdict(list)
         for decision in read_decisions(path) if path is not None else []:
-            self._by_tag[decision.round, decision.turn].append(decision)
+            self._by_tag[decision.round, decision.mix_index].append(decision)
         self._closing = [decision for decision in self.every() if decision.kind in CLOSING]
 
     def at(self, tag: Tag) -> list[Decision]:
@@ -54,9 +54,13 @@ class Journal:
 
     def add(self, decisions: Iterable[Decision]) -> None:
         """Write them down, durably; those that are known already are not written twice."""
-        new = [decision for decision in decisions if decision not in self._by_tag[decision.round, decision.turn]]
+        new = [
+            decision
+            for decision in decisions
+            if decision not in self._by_tag[decision.round, decision.mix_index]
+        ]
         for decision in new:
-            self._by_tag[decision.round, decision.turn].append(decision)
+            self._by_tag[decision.round, decision.mix_index].append(decision)
         self._closing += [decision for decision in new if decision.kind in CLOSING]
         if new and self._path is not None:
             append_lines(self._path, map(json.dumps, new))
@@ -67,7 +71,7 @@ class Journal:
 
     def gone(self, tag: Tag) -> set[tuple[str, int]]:
         """(unheard or untold, row) of the links that were taken away up to a mixing."""
-        return {(d.kind, d.row) for d in self._closing if (d.round, d.turn) <= tag}
+        return {(d.kind, d.row) for d in self._closing if (d.round, d.mix_index) <= tag}
 
     def outstanding(self, before: int) -> dict[int, list[Tag]]:
         """By row, the mixings whose parcels were given up and had not come before a round; those of that round, too, which
@@ -75,9 +79,13 @@ class Journal:
         """
         found: defaultdict[int, list[Tag]] = defaultdict(list)
         every = self.every()
-        come = {(decision.row, decision.of) for decision in every if decision.kind == "late" and decision.round < before}
+        come = {
+            (decision.row, decision.of)
+            for decision in every
+            if decision.kind == "late" and decision.round < before
+        }
         for decision in every:
-            place = (decision.round, decision.turn)
+            place = (decision.round, decision.mix_index)
             if decision.kind == "missed" and (decision.row, place) not in come:
                 found[decision.row].append(place)
         return dict(found)
@@ -86,4 +94,7 @@ class Journal:
 def read_decisions(path: Path) -> list[Decision]:
     """All decisions of a file; a last line that a kill cut short is left out."""
     found = [json.loads(line) for line in read_lines(path)]
-    return [Decision(kind, round, turn, row, (of[0], of[1])) for kind, round, turn, row, of in found]
+    return [
+        Decision(kind, round, mix_index, row, (of[0], of[1]))
+        for kind, round, mix_index, row, of in found
+    ]

@@ -17,14 +17,18 @@ from .start import only_experiment
 __all__ = ["export_peer"]
 
 
-def export_peer(home: Home, file: Path, run: str = "", code: Loader | None = None) -> tuple[Experiment, dict[str, str]]:
+def export_peer(
+    home: Home, file: Path, run: str = "", code: Loader | None = None
+) -> tuple[Experiment, dict[str, str]]:
     """Write the model of this peer's newest checkpoint; the experiment, and what the file says of itself."""
     place = _run(home, run)
     with loading_code_by(code or SiteCode(home.folder)):
         exp = only_experiment(place / "experiment.toml")
     found = PeerFolder(place, spec_hash(exp)).checkpoints()
     if not found:
-        raise DataError(f"{place} has no checkpoint that can be read: the peer has not trained there yet.")
+        raise DataError(
+            f"{place} has no checkpoint that can be read: the peer has not trained there yet."
+        )
     facts = {"round": str(found[0].t), "rounds": str(exp.rounds), "model": f"peer {home.name}"}
     return exp, write_model(file, exp, found[0].state["x"][0], facts)
 
@@ -33,10 +37,16 @@ def _run(home: Home, start: str) -> Path:
     """The one run of this peer, or the one whose name starts so."""
     places = sorted(path.parent for path in home.state.glob("*/experiment.toml"))
     if not places:
-        raise DataError(f"No run was ever started in {home.folder}. Start one: peerloom peer start FILE")
+        raise DataError(
+            f"No run was ever started in {home.folder}. Start one: peerloom peer start FILE"
+        )
     found = [place for place in places if place.name.startswith(start)]
     if len(found) != 1:
         names = ", ".join(place.name for place in places)
-        what = f"no run '{start}'" if not found else f"{len(found)} runs" + (f" that start with '{start}'" if start else "")
+        what = (
+            f"no run '{start}'"
+            if not found
+            else f"{len(found)} runs" + (f" that start with '{start}'" if start else "")
+        )
         raise ConfigError(f"{home.folder} has {what}. Choose one with --run: {names}")
     return found[0]

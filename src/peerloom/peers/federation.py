@@ -66,7 +66,9 @@ class Federation:
                 "the file, or start each peer by itself: peerloom peer start FILE --data SAMPLES"
             )
         check_stop(exp)
-        prepared = prepare_process(keep_memory=False)  # the processes of rows inherit the environment
+        prepared = prepare_process(
+            keep_memory=False
+        )  # the processes of rows inherit the environment
         folder = RunFolder.create(out, exp, process=prepared._asdict())
         self._set(folder, found_on_this_machine(exp, out / "peers", folder.config), deadline, free)
         if begin is not None:
@@ -81,12 +83,16 @@ class Federation:
         federation._set(RunFolder(out), homes, None, False)
         return federation
 
-    def _set(self, folder: RunFolder, homes: list[Home], deadline: float | None, free: bool) -> None:
+    def _set(
+        self, folder: RunFolder, homes: list[Home], deadline: float | None, free: bool
+    ) -> None:
         # As every peer reads it: what the file says is what is hashed.
         self.exp, self.folder, self.homes = folder.experiment(), folder, homes
         self._deadline, self._free = deadline, free
         self._pause: int | None = None
-        self.folders = [run_folder(home, self.exp) for home in homes]  # where each row keeps this run
+        self.folders = [
+            run_folder(home, self.exp) for home in homes
+        ]  # where each row keeps this run
         self._running: dict[int, BaseProcess] = {}
 
     def start(self, row: int) -> None:
@@ -100,7 +106,12 @@ class Federation:
         self._running[row].kill()
         self._running[row].join()
 
-    def run(self, on_look: Callable[[list[dict[str, Any]]], None] | None = None, *, pause: int | None = None) -> None:
+    def run(
+        self,
+        on_look: Callable[[list[dict[str, Any]]], None] | None = None,
+        *,
+        pause: int | None = None,
+    ) -> None:
         """Start all, wait for all; if one fails the others are stopped and what it said is raised.
 
         With `pause` all stop after that round, and the next `run` goes on from there.
@@ -118,11 +129,20 @@ class Federation:
             running = any(process.exitcode is None for process in self._running.values())
             for row, process in self._running.items():
                 if process.exitcode not in (None, 0):
-                    raise PeerError(f"{self.homes[row].name} failed with exit code {process.exitcode}: {self._said(row)}")
+                    raise PeerError(
+                        f"{self.homes[row].name} failed with exit code {process.exitcode}: {self._said(row)}"
+                    )
             if on_look is not None:
                 on_look(self.status())
             if running:
-                connection.wait([process.sentinel for process in self._running.values() if process.exitcode is None], pause)
+                connection.wait(
+                    [
+                        process.sentinel
+                        for process in self._running.values()
+                        if process.exitcode is None
+                    ],
+                    pause,
+                )
 
     def status(self) -> list[dict[str, Any]]:
         """What every row last told of itself; rows that have told nothing yet are left out."""
@@ -153,7 +173,11 @@ class Federation:
                     process.join()
 
     def _said(self, row: int) -> str:
-        text = (self.homes[row].folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip()
+        text = (
+            (self.homes[row].folder / "log.txt")
+            .read_text(encoding="utf-8", errors="replace")
+            .strip()
+        )
         return text.rpartition("\n")[2] or "nothing"
 
     # -- what came of it
@@ -169,7 +193,9 @@ class Federation:
         if not self._free:  # where nobody waits, links do not fire round by round
             port = build_port(exp)
             record = Record(exp.graph, port.resources if self.exp.measures else None)
-            _note_fired(record, exp, port.activity, whole.t, [folder.journal() for folder in folders])
+            _note_fired(
+                record, exp, port.activity, whole.t, [folder.journal() for folder in folders]
+            )
             self.folder.save_fired(record)
         self.folder.save_network(exp)
         estimates = {status["name"]: status["agreement"]["consensus"] for status in self.status()}
@@ -180,7 +206,10 @@ class Federation:
         """What the rows measured, put together to one row per evaluated round."""
         folders = self.peer_folders()
         exp, found = known(self.exp, folders[0].path), []
-        port, lines = build_port(exp), {line["round"]: line["seconds"] for line in folders[0].measurements()}
+        port, lines = (
+            build_port(exp),
+            {line["round"]: line["seconds"] for line in folders[0].measurements()},
+        )
         for round, spent in sorted(lines.items()):
             judged = [folder.judged(round) for folder in folders]
             x = torch.from_numpy(np.stack([entry["x"] for entry in judged]))
@@ -209,20 +238,34 @@ class Federation:
         return Checkpoint.merge([each[max(common)] for each in parts])
 
 
-def _note_fired(record: Record, exp: Experiment, activity: Activity, rounds: int, journals: list[Journal]) -> None:
+def _note_fired(
+    record: Record, exp: Experiment, activity: Activity, rounds: int, journals: list[Journal]
+) -> None:
     """What really fired: what the schedule says, without what was missed, skipped or held back."""
     silent = [
-        (decision, *((row, decision.row) if decision.kind in ("held", "untold") else (decision.row, row)))
+        (
+            decision,
+            *((row, decision.row) if decision.kind in ("held", "untold") else (decision.row, row)),
+        )
         for row, journal in enumerate(journals)
         for decision in journal.every()
         if decision.kind != "late"
     ]
     if exp.algorithm.needs.keeps_mean:  # who sends nothing is deaf, too
-        held = [(d, d.row, row) for row, journal in enumerate(journals) for d in journal.every() if d.kind == "held"]
+        held = [
+            (d, d.row, row)
+            for row, journal in enumerate(journals)
+            for d in journal.every()
+            if d.kind == "held"
+        ]
         silent += held
     for t in range(rounds + 1):
         live = {name: activity.links(t, name).copy() for name in exp.graph.layers}
-        now = [entry for entry in silent if entry[0].round == t or (entry[0].kind in CLOSING and entry[0].round < t)]
+        now = [
+            entry
+            for entry in silent
+            if entry[0].round == t or (entry[0].kind in CLOSING and entry[0].round < t)
+        ]
         for _, source, target in now:
             for name, links in exp.graph.layers.items():
                 live[name] &= ~((links.src == source) & (links.dst == target))
@@ -237,7 +280,9 @@ def found_on_this_machine(exp: Experiment, folder: Path, file: Path | None = Non
         for row, (name, port) in enumerate(zip(_names(exp), ports, strict=True))
     ]
     founder = homes[0].identity
-    members = tuple(Member(home.name, home.identity.certificate.decode(), home.addresses) for home in homes)
+    members = tuple(
+        Member(home.name, home.identity.certificate.decode(), home.addresses) for home in homes
+    )
     ids = [member.id for member in members]
     links = tuple(
         Link(ids[source], ids[target], float(a), float(b), layer)
@@ -269,4 +314,6 @@ def _free_ports(count: int) -> list[int]:
                 found.append(port)
             if len(found) == count:
                 return found
-    raise PeerError(f"{count} rows need a port each, but only {len(found)} of {_PORTS[0]} to {_PORTS[-1]} are free here.")
+    raise PeerError(
+        f"{count} rows need a port each, but only {len(found)} of {_PORTS[0]} to {_PORTS[-1]} are free here."
+    )

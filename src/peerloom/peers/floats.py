@@ -32,18 +32,25 @@ def from_body(body: Body, dtype: str) -> NDArray[Any]:
 
 
 def float_channel(
-    dtype: str, lengths: Iterable[int], largest_norm: float | None = None, mix_index: int | None = None
+    dtype: str,
+    lengths: Iterable[int],
+    largest_norm: float | None = None,
+    mix_index: int | None = None,
 ) -> Channel:
     """A channel for rows of one dtype whose length is one of these."""
     number, agreed = np.dtype(dtype), sorted(set(lengths))
     check = FloatCheck(dtype, agreed, largest_norm)
-    return Channel(number.itemsize * agreed[-1], check, f"{dtype} {' '.join(map(str, agreed))}", mix_index)
+    return Channel(
+        number.itemsize * agreed[-1], check, f"{dtype} {' '.join(map(str, agreed))}", mix_index
+    )
 
 
 class FloatCheck:
     """Refuses rows of another length, NaN, infinities and, if a bound is set, rows whose norm exceeds it."""
 
-    def __init__(self, dtype: str, lengths: Iterable[int], largest_norm: float | None = None) -> None:
+    def __init__(
+        self, dtype: str, lengths: Iterable[int], largest_norm: float | None = None
+    ) -> None:
         self._number = np.dtype(dtype).newbyteorder("<")
         self._sizes = frozenset(length * self._number.itemsize for length in lengths)
         self._largest_norm = largest_norm

@@ -14,7 +14,7 @@ from ..core.tensor_file import Array, lay_out, read_tensors
 from ..transport import Roster
 from ..transport.files import append_lines, read_lines, write_whole
 from .decisions import Journal
-from .wire import reached_in, reached_memory
+from .sync_wire import reached_in, reached_memory
 
 __all__ = ["PeerFolder"]
 
@@ -53,7 +53,9 @@ class PeerFolder:
     def save(self, at: Checkpoint) -> None:
         """Write a checkpoint in place of the older of the two."""
         if self._older is None:
-            self._older = min(self._paths(), key=lambda path: at.t if (at := self._read(path)) else -1)
+            self._older = min(
+                self._paths(), key=lambda path: at.t if (at := self._read(path)) else -1
+            )
         write_whole(self._older, *at.encode(self._spec))
         self._older = next(path for path in self._paths() if path != self._older)
 
@@ -67,9 +69,15 @@ class PeerFolder:
         found = self.checkpoints()
         if found:
             reached = max(reached_in(at.memory()) for at in found)
-            return replace(found[0], wire={**found[0].wire, **reached_memory(reached)}) if reached else found[0]
+            return (
+                replace(found[0], wire={**found[0].wire, **reached_memory(reached)})
+                if reached
+                else found[0]
+            )
         if any(path.exists() for path in self._paths()):
-            raise CheckpointError(f"No checkpoint in {self.path} can be read. Delete the folder; the peer must join anew.")
+            raise CheckpointError(
+                f"No checkpoint in {self.path} can be read. Delete the folder; the peer must join anew."
+            )
         if any(self.path.glob("checkpoint-*.bin")):
             raise CheckpointError(
                 f"{self.path} holds a run of Peerloom 0.1, whose peers spoke another protocol. Finish it with that "
@@ -94,7 +102,9 @@ class PeerFolder:
 
     def _under_way(self, at: Checkpoint) -> bool:
         memory, journal = at.memory(), self.journal()
-        if set(memory) - {"sent", "sent-about", "own", "own-about", "reached"} or len(memory.get("own-about", ())):
+        if set(memory) - {"sent", "sent-about", "own", "own-about", "reached"} or len(
+            memory.get("own-about", ())
+        ):
             return True
         return bool(journal.outstanding(at.t + 1)) or bool(journal.gone((at.t + 1, 0)))
 
@@ -122,14 +132,20 @@ class PeerFolder:
             return
         places = self.path / "judged"
         places.mkdir(exist_ok=True)
-        arrays = {"x": [model.numpy(force=True)]} | {name: [value] for name, value in ledger.arrays().items()}
+        arrays = {"x": [model.numpy(force=True)]} | {
+            name: [value] for name, value in ledger.arrays().items()
+        }
         write_whole(places / f"{row['round']}.safetensors", *lay_out(arrays, {}))
-        append_lines(self.path / "metrics.jsonl", [json.dumps(row)])  # a line says that its file is there
+        append_lines(
+            self.path / "metrics.jsonl", [json.dumps(row)]
+        )  # a line says that its file is there
         self._measured.add(row["round"])
 
     def judged(self, round: int) -> dict[str, Array]:
         """The model and the account of an evaluation."""
-        return read_tensors(memoryview((self.path / "judged" / f"{round}.safetensors").read_bytes()))
+        return read_tensors(
+            memoryview((self.path / "judged" / f"{round}.safetensors").read_bytes())
+        )
 
     def measurements(self) -> list[dict[str, Any]]:
         """All evaluations so far; a line that a kill cut short is left out."""

@@ -30,7 +30,7 @@ from ..schedules import Bernoulli, from_seconds
 from ..transport import Channel, Parcel, Transport
 from ..transport.files import write_whole
 from .floats import float_channel, from_body, to_body
-from .shape import Shape
+from .wire_plan import WirePlan
 
 __all__ = ["FILE", "check_measured", "in_words", "known", "measure", "probes", "seconds_in"]
 
@@ -43,17 +43,17 @@ _LEAST = 1e-9  # seconds; 0 stands for what is not known yet
 Floats = NDArray[np.float64]
 
 
-def probes(exp: Experiment, shape: Shape) -> dict[int, Channel]:
+def probes(exp: Experiment, plan: WirePlan) -> dict[int, Channel]:
     """What travels while peers measure: tables, and vectors as large as the largest of a round."""
     if not exp.measures:
         return {}
-    largest = max(channel.longest for channel in shape.channels.values())
+    largest = max(channel.longest for channel in plan.channels.values())
     table = float_channel("float64", [_places(exp.graph)], mix_index=-1)
     return {TABLE: table, PROBE: Channel(largest, None, "probe", mix_index=-1)}
 
 
 @torch.no_grad()
-def measure(exp: Experiment, row: int, post: Transport, folder: Path, shape: Shape) -> Experiment:
+def measure(exp: Experiment, row: int, post: Transport, folder: Path, plan: WirePlan) -> Experiment:
     """The experiment with what all have measured. A peer that starts again finds what it measured in its folder.
 
     What it found itself is written down before anyone hears of it, so that it never says two different things.
@@ -61,7 +61,7 @@ def measure(exp: Experiment, row: int, post: Transport, folder: Path, shape: Sha
     file = folder / FILE
     mine = seconds_in(file, exp.graph) if file.exists() else np.zeros(_places(exp.graph))
     if not mine[_own(exp.graph, row)].all():
-        mine[_own(exp.graph, row)] = _measured(exp, row, post, probes(exp, shape)[PROBE])
+        mine[_own(exp.graph, row)] = _measured(exp, row, post, probes(exp, plan)[PROBE])
         _write(file, exp.graph, mine)
     every = _agreed(post, mine)
     if not mine.all():
@@ -73,14 +73,24 @@ def known(exp: Experiment, folder: Path) -> Experiment:
     """The experiment as the peer whose run lies in this folder ran it: with what was measured, if anything was."""
     if not exp.measures:
         return exp
-    return exp.measured(from_seconds(exp.graph, *_apart(exp.graph, seconds_in(folder / FILE, exp.graph))))
+    return exp.measured(
+        from_seconds(exp.graph, *_apart(exp.graph, seconds_in(folder / FILE, exp.graph)))
+    )
 
 
 def in_words(exp: Experiment, row: int) -> str:
     """How able a row turned out to be, for people."""
     able = exp.able.bind(exp.graph, Draws(exp.seed))
-    sends = [b for name, links in exp.graph.layers.items() for b in able.link_probability(1, name)[links.src == row]]
-    links = f"its links to send in {min(sends):.0%} to {max(sends):.0%}" if sends else "it has no links to send over"
+    sends = [
+        b
+        for name, links in exp.graph.layers.items()
+        for b in able.link_probability(1, name)[links.src == row]
+    ]
+    links = (
+        f"its links to send in {min(sends):.0%} to {max(sends):.0%}"
+        if sends
+        else "it has no links to send over"
+    )
     if row >= exp.graph.clients:
         return f"measured: {links} of the rounds"
     return f"measured: row {row} is able to compute in {able.node_probability(1)[row]:.0%} of the rounds, {links}"
@@ -102,12 +112,18 @@ def check_measured(exp: Experiment) -> None:
 def seconds_in(file: Path, network: Network) -> Floats:
     """The table of a folder: clients, then links by layer, in the network's order; 0 where nothing is known yet."""
     found = json.loads(file.read_text(encoding="utf-8"))
-    return np.array([*found["gradient"], *(each for name in network.layers for each in found["message"][name])], np.float64)
+    return np.array(
+        [*found["gradient"], *(each for name in network.layers for each in found["message"][name])],
+        np.float64,
+    )
 
 
 def _write(file: Path, network: Network, seconds: Floats) -> None:
     gradient, message = _apart(network, seconds)
-    told = {"gradient": gradient.tolist(), "message": {name: values.tolist() for name, values in message.items()}}
+    told = {
+        "gradient": gradient.tolist(),
+        "message": {name: values.tolist() for name, values in message.items()},
+    }
     write_whole(file, json.dumps(told, indent=1).encode())
 
 

@@ -22,7 +22,18 @@ __all__ = ["METRICS", "MetricsPage", "exposition"]
 Labels = dict[str, str]
 Sample = tuple[str, Labels, float | None]
 
-_RESULTS = ("sent", "acked", "applied", "duplicate", "stale", "refused", "goodbye", "removed", "replaced", "stopped")
+_RESULTS = (
+    "sent",
+    "acked",
+    "applied",
+    "duplicate",
+    "stale",
+    "refused",
+    "goodbye",
+    "removed",
+    "replaced",
+    "stopped",
+)
 
 METRICS: dict[str, tuple[str, str]] = {
     "build_info": ("gauge", "always 1; the label says which version runs"),
@@ -32,11 +43,17 @@ METRICS: dict[str, tuple[str, str]] = {
     "roster_version": ("gauge", "version of the roster in use"),
     "loss": ("gauge", "of the last evaluation, on this peer's own test samples"),
     "accuracy": ("gauge", "of the last evaluation, on this peer's own test samples"),
-    "consensus": ("gauge", "estimate, by gossip, of the mean squared distance of all peers' models from their mean"),
+    "consensus": (
+        "gauge",
+        "estimate, by gossip, of the mean squared distance of all peers' models from their mean",
+    ),
     "distance": ("gauge", "estimate of the squared distance of this peer's model from that mean"),
     "compute_seconds_total": ("counter", "seconds spent in rounds, mixing left out"),
     "wait_seconds_total": ("counter", "seconds spent in mixing, mostly waiting for neighbours"),
-    "waiting_seconds": ("gauge", "for how long the peer has been waiting right now; 0 if it is not"),
+    "waiting_seconds": (
+        "gauge",
+        "for how long the peer has been waiting right now; 0 if it is not",
+    ),
     "checkpoint_seconds": ("gauge", "how long the last checkpoint took to write"),
     "checkpoint_age_seconds": ("gauge", "age of the last checkpoint"),
     "link_up": ("gauge", "1 if the link works"),
@@ -58,12 +75,20 @@ def exposition(facts: dict[str, Any]) -> str:
     for name, labels, value in _samples(facts):
         if value is not None:
             inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-            found[name].append(f"peerloom_{name}{{{inside}}} {value:.10g}" if inside else f"peerloom_{name} {value:.10g}")
+            found[name].append(
+                f"peerloom_{name}{{{inside}}} {value:.10g}"
+                if inside
+                else f"peerloom_{name} {value:.10g}"
+            )
     blocks = []
     for name, lines in found.items():
         if lines:
             kind, meaning = METRICS[name]
-            blocks += [f"# HELP peerloom_{name} {meaning}", f"# TYPE peerloom_{name} {kind}", *lines]
+            blocks += [
+                f"# HELP peerloom_{name} {meaning}",
+                f"# TYPE peerloom_{name} {kind}",
+                *lines,
+            ]
     return "\n".join(blocks) + "\n"
 
 
@@ -98,7 +123,11 @@ def _samples(facts: dict[str, Any]) -> Iterator[Sample]:
         yield "staleness_iterations", of, link["lag"]
         if link["direction"] == "out":
             yield "unacked_age_seconds", of, link["unacked_age"]
-        for name, key in (("frames_total", "result"), ("bytes_total", "result"), ("reconnects_total", "why")):
+        for name, key in (
+            ("frames_total", "result"),
+            ("bytes_total", "result"),
+            ("reconnects_total", "why"),
+        ):
             for word, count in _own_words(link[name.removesuffix("_total")]).items():
                 yield name, {**of, key: word}, count
 
@@ -150,15 +179,24 @@ class MetricsPage:
         try:
             self._server = ThreadingHTTPServer((host, port), Page)
         except OSError as error:
-            raise PeerError(f"--metrics {address}: cannot listen there ({error.strerror}). Choose another port.") from None
+            raise PeerError(
+                f"--metrics {address}: cannot listen there ({error.strerror}). Choose another port."
+            ) from None
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="metrics", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name="metrics", daemon=True
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._server.shutdown()
         self._server.server_close()
 

@@ -17,11 +17,11 @@ from ..errors import PeerError
 from ..experiment import Experiment
 from ..runtime import Guard, Session, Snapshot, StopRule, build_port
 from ..transport import StopRequested, Transport, Wanted
+from .async_wire import AsyncWire
 from .folder import PeerFolder
-from .free import FreeWire
-from .shape import Shape
+from .sync_wire import SyncWire, reached_in, reached_memory
 from .telemetry import Telemetry, TimedWire
-from .wire import PostWire, reached_in, reached_memory
+from .wire_plan import WirePlan
 
 __all__ = ["PeerRun", "check_stop"]
 
@@ -29,7 +29,10 @@ _log = logging.getLogger("peerloom.peers")
 _GOODBYE = 30.0  # seconds in which neighbours may fetch the last parcels
 _GATHER = 10.0  # seconds in which neighbours may come, where nobody waits for them later
 _LOOK = 0.05
-_ATTEMPTS, _PAUSE = 3, 2.0  # to write a checkpoint, and seconds between them: somebody may be tidying up
+_ATTEMPTS, _PAUSE = (
+    3,
+    2.0,
+)  # to write a checkpoint, and seconds between them: somebody may be tidying up
 _NO_NEWS = 2**62  # more than ever arrive: to let a little time pass
 
 
@@ -54,7 +57,7 @@ class PeerRun:
         row: int,
         post: Transport,
         folder: PeerFolder,
-        shape: Shape,
+        plan: WirePlan,
         *,
         telemetry: Telemetry | None = None,
         observers: Sequence[Observer] = (),
@@ -62,17 +65,27 @@ class PeerRun:
     ) -> None:
         check_stop(exp)
         self._exp, self._row, self._post, self._folder = exp, row, post, folder
-        self._every, self._free = shape.checkpoint_every, shape.free
+        self._every, self._free = plan.checkpoint_every, plan.free
         self._tried = -1  # the last round of which a checkpoint was to be written
         kept = folder.newest()
-        self._reached = 0 if kept is None else reached_in(kept.memory())  # the round that earlier processes may have got to
+        self._reached = (
+            0 if kept is None else reached_in(kept.memory())
+        )  # the round that earlier processes may have got to
         began = folder.began(post.roster)
-        wire = FreeWire(post, row, shape, began) if shape.free else PostWire(post, row, shape, began, folder.journal())
-        if isinstance(wire, PostWire):
+        wire = (
+            AsyncWire(post, row, plan, began)
+            if plan.free
+            else SyncWire(post, row, plan, began, folder.journal())
+        )
+        if isinstance(wire, SyncWire):
             wire.checkpoint_now = self._save
-        self.telemetry = telemetry or Telemetry(row, exp.rounds, tuple(shape.channels))
+        self.telemetry = telemetry or Telemetry(row, exp.rounds, tuple(plan.channels))
         hosted = np.array([row])
-        rows = wire if isinstance(wire, FreeWire) else CodedWire(exp.message, Draws(exp.seed), hosted, wire)
+        rows = (
+            wire
+            if isinstance(wire, AsyncWire)
+            else CodedWire(exp.message, Draws(exp.seed), hosted, wire)
+        )
         port = build_port(exp, hosted, mixer="links", wire=TimedWire(rows, wire, self.telemetry))
         watchers = [self.telemetry.observe, *observers]
         stop = StopRule(exp.rounds, pause=pause)
@@ -82,7 +95,9 @@ class PeerRun:
     def run(self) -> Session:
         """From the last checkpoint, or the start, to the end or until the transport raises `StopRequested`."""
         session = self._session
-        self._look(session.start())  # a peer may have been stopped between a round and its measurement
+        self._look(
+            session.start()
+        )  # a peer may have been stopped between a round and its measurement
         if self._free:
             self._gather()
         elif session.t + self._ahead > max(self._reached, session.t + 1):
@@ -94,7 +109,9 @@ class PeerRun:
                     raise StopRequested
                 self._look(session.step())
                 version, before = self._roster_version, version
-                if session.t % self._every == 0 or version > before:  # who was removed does not send anything again
+                if (
+                    session.t % self._every == 0 or version > before
+                ):  # who was removed does not send anything again
                     self._save()
         except StopRequested:
             session.request_stop()
@@ -165,11 +182,16 @@ class PeerRun:
         post, after = self._post, self._exp.rounds + 1
         post.skip(after)
         post.settle(None, _GOODBYE)
-        post.receive_all([Wanted(peer, after, 0) for peer in post.roster.sources(post.me)], _GOODBYE)
+        post.receive_all(
+            [Wanted(peer, after, 0) for peer in post.roster.sources(post.me)], _GOODBYE
+        )
 
     def _measure(self, x: Tensor) -> None:
         port = self._session.port
-        found: dict[str, Any] = {"round": port.t, "seconds": time.monotonic() - self.telemetry.began}
+        found: dict[str, Any] = {
+            "round": port.t,
+            "seconds": time.monotonic() - self.telemetry.began,
+        }
         found["cpu_seconds"] = time.process_time()
         if self._row < port.network.clients:
             judged = port.problem.evaluate(x)

@@ -32,7 +32,9 @@ def context() -> ForkServerContext:
 
 def start_row(file: Path, folder: Path, log: Path, site: Site) -> BaseProcess:
     """Start the peer of a folder on an experiment file; what it says goes to `log`."""
-    process = context().Process(target=_row, args=(str(file), str(folder), str(log), site), daemon=True)
+    process = context().Process(
+        target=_row, args=(str(file), str(folder), str(log), site), daemon=True
+    )
     process.start()
     return process
 

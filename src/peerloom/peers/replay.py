@@ -23,21 +23,38 @@ class DecisionsWire:
     """All rows are here; what was missed, held or late between the peers is so again."""
 
     def __init__(
-        self, decisions: Mapping[int, list[Decision]], codec: Codec, draws: Draws, keeps_mean: bool = False
+        self,
+        decisions: Mapping[int, list[Decision]],
+        codec: Codec,
+        draws: Draws,
+        keeps_mean: bool = False,
     ) -> None:
         self._local, self._keeps_mean = LocalWire(codec, draws), keeps_mean
         self._by_place: dict[tuple[Tag, int], list[Decision]] = {}
         for row, made in decisions.items():
             for decision in made:
-                self._by_place.setdefault(((decision.round, decision.turn), row), []).append(decision)
+                self._by_place.setdefault(((decision.round, decision.mix_index), row), []).append(
+                    decision
+                )
         self._closed = {  # (kind, row that decided, other row) and since when
-            (d.kind, row, d.row): (d.round, d.turn) for row, made in decisions.items() for d in made if d.kind in CLOSING
+            (d.kind, row, d.row): (d.round, d.mix_index)
+            for row, made in decisions.items()
+            for d in made
+            if d.kind in CLOSING
         }
-        self._owed: dict[tuple[Tag, int, int], list[Tensor]] = {}  # what was missed, by mixing, sender and receiver
+        self._owed: dict[
+            tuple[Tag, int, int], list[Tensor]
+        ] = {}  # what was missed, by mixing, sender and receiver
         self._own: dict[tuple[Tag, int, int], list[Tensor]] = {}  # what the receiver sent then
 
     def exchange(
-        self, tag: Tag, links: Links, out: Ids, rows: Sequence[Tensor | Compressed], into: Ids, parts: tuple[Part, ...]
+        self,
+        tag: Tag,
+        links: Links,
+        out: Ids,
+        rows: Sequence[Tensor | Compressed],
+        into: Ids,
+        parts: tuple[Part, ...],
     ) -> Delivery:
         """What every row decided decides what it gets."""
         acked, arrived = np.ones(len(out), bool), np.ones(len(into), bool)
@@ -49,14 +66,20 @@ class DecisionsWire:
             return [part[:][0][0].clone() for part in came.parts]
 
         for k, (source, target) in enumerate(ends):
-            acked[k] = all(d.kind != "held" or d.row != target for d in self._by_place.get((tag, source), ()))
+            acked[k] = all(
+                d.kind != "held" or d.row != target for d in self._by_place.get((tag, source), ())
+            )
             acked[k] &= not self._is_closed("untold", source, target, tag)
         pairs, sent = set(ends), {pair for pair, was in zip(ends, acked, strict=True) if was}
         for k, (source, target) in enumerate(ends):
             if self._is_closed("unheard", target, source, tag):
                 arrived[k] = False
                 continue
-            here = [d for d in self._by_place.get((tag, target), ()) if d.row == source and d.kind in ("missed", "skipped")]
+            here = [
+                d
+                for d in self._by_place.get((tag, target), ())
+                if d.row == source and d.kind in ("missed", "skipped")
+            ]
             deaf = self._keeps_mean and (target, source) in pairs and (target, source) not in sent
             arrived[k] = bool(acked[k]) and not here and not deaf
             if here or not acked[k]:
@@ -73,17 +96,23 @@ class DecisionsWire:
             for d in self._by_place.get((tag, target), ()):
                 if d.kind == "late" and d.row == source:
                     place = (d.of, source, target)
-                    late.append(LateRow(d.of, link, self._owed.pop(place), self._own.pop(place, None)))
+                    late.append(
+                        LateRow(d.of, link, self._owed.pop(place), self._own.pop(place, None))
+                    )
         return tuple(sorted(late, key=lambda row: (links.dst[row.link], row.link, row.tag)))
 
-    def _is_closed(self, kind: Literal["unheard", "untold"], row: int, other: int, tag: Tag) -> bool:
+    def _is_closed(
+        self, kind: Literal["unheard", "untold"], row: int, other: int, tag: Tag
+    ) -> bool:
         return (kind, row, other) in self._closed and self._closed[kind, row, other] <= tag
 
 
 def replay(exp: Experiment, decisions: Mapping[int, list[Decision]]) -> tuple[Any, Ledger]:
     """The last state of all rows, and the account, of the run in which these decisions were made, by row."""
     wire = DecisionsWire(decisions, exp.message, Draws(exp.seed), exp.algorithm.needs.keeps_mean)
-    session = Session(exp, build_port(exp, mixer="links", wire=wire), guard=Guard(every=1, replay=False))
+    session = Session(
+        exp, build_port(exp, mixer="links", wire=wire), guard=Guard(every=1, replay=False)
+    )
     for _ in session:
         pass
     return session.state, session.ledger

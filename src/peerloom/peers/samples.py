@@ -41,7 +41,9 @@ def with_samples(exp: Experiment, row: int, source: str, label: str = "") -> Exp
     if row >= exp.graph.clients:
         raise ConfigError("This peer is a hub, and hubs have no data. Leave --data out.")
     if label and not source.endswith(".csv"):
-        raise ConfigError(f"--label names a column of a CSV file, and '{source}' is none. Leave it out.")
+        raise ConfigError(
+            f"--label names a column of a CSV file, and '{source}' is none. Leave it out."
+        )
     samples = _load(problem.data, source, label)
     return replace(exp, problem=replace(problem, data=fill(problem.data, samples)))
 

@@ -15,7 +15,7 @@ class Sent(NamedTuple):
 
     row: int  # of the receiver
     round: int
-    turn: int
+    mix_index: int
     body: Body
 
 
@@ -31,7 +31,9 @@ class SentLog:
     def __init__(self, keep: int) -> None:
         self._keep = keep
         self._pending: defaultdict[int, deque[tuple[Sent, Receipt]]] = defaultdict(deque)
-        self._acknowledged: defaultdict[int, deque[Sent]] = defaultdict(lambda: deque(maxlen=self._keep))
+        self._acknowledged: defaultdict[int, deque[Sent]] = defaultdict(
+            lambda: deque(maxlen=self._keep)
+        )
 
     def add(self, sent: Sent, receipt: Receipt) -> None:
         """Remember a parcel that is sent now, perhaps not for the first time."""

@@ -54,8 +54,12 @@ class SiteCode:
     def allowed(self) -> dict[str, str]:
         """The names, each with the SHA-256 of its file."""
         allow = self._table().get("code", {}).get("allow", {})
-        if not isinstance(allow, dict) or not all(isinstance(value, str) for value in allow.values()):
-            raise ConfigError(f"{self._file}: code.allow must be a table of names with the SHA-256 of their files.")
+        if not isinstance(allow, dict) or not all(
+            isinstance(value, str) for value in allow.values()
+        ):
+            raise ConfigError(
+                f"{self._file}: code.allow must be a table of names with the SHA-256 of their files."
+            )
         return allow
 
     def allow(self, name: str) -> tuple[Path, str]:
@@ -68,7 +72,9 @@ class SiteCode:
         """Take a permission back."""
         allowed = self.allowed
         if name not in allowed:
-            raise ConfigError(f"{self._file} does not allow '{name}'. It allows: {', '.join(allowed) or 'nothing'}.")
+            raise ConfigError(
+                f"{self._file} does not allow '{name}'. It allows: {', '.join(allowed) or 'nothing'}."
+            )
         self._write({other: value for other, value in allowed.items() if other != name})
 
     def __call__(self, name: str) -> Any:
@@ -92,7 +98,9 @@ class SiteCode:
             with _without_working_directory():
                 return import_module(module)
         if module in sys.builtin_module_names or _installed(module) is not None:
-            raise ConfigError(f"{found.file} has the name of an installed module. Give it another, at every site.")
+            raise ConfigError(
+                f"{found.file} has the name of an installed module. Give it another, at every site."
+            )
         loaded = module_from_spec(ModuleSpec(module, None, origin=str(found.file)))
         loaded.__file__ = str(found.file)
         sys.modules[module] = loaded
@@ -111,7 +119,9 @@ class SiteCode:
         own = self._code / f"{module}.py"
         file = own if own.is_file() else _installed(module)
         if file is None:
-            raise ConfigError(f"'{name}': there is neither {own} nor an installed module '{module}'.")
+            raise ConfigError(
+                f"'{name}': there is neither {own} nor an installed module '{module}'."
+            )
         return _Found(file, file.read_bytes())
 
     def _table(self) -> dict[str, Any]:

@@ -34,10 +34,10 @@ from .measuring import check_measured, in_words, measure, probes
 from .metrics import MetricsPage
 from .peer import PeerRun, check_stop
 from .samples import with_samples
-from .shape import Shape
 from .site_code import SiteCode
 from .telemetry import EventLog, StatusWriter, Telemetry, link_event, snapshot
 from .watch import RosterWatch
+from .wire_plan import WirePlan
 
 __all__ = [
     "Site",
@@ -52,7 +52,9 @@ __all__ = [
 
 def only_experiment(file: Path, data: bytes | None = None) -> Experiment:
     """The experiment of a file, or of its bytes, that holds exactly one."""
-    found = comparison_from(parse(read_bytes(file) if data is None else data, file), file.stem).experiments
+    found = comparison_from(
+        parse(read_bytes(file) if data is None else data, file), file.stem
+    ).experiments
     if len(found) != 1:
         raise ConfigError(
             f"{file} holds {len(found)} runs (algorithms times seeds), and peers run one. "
@@ -68,7 +70,10 @@ def signed_experiment(home: Home, file: Path, code: Loader) -> Experiment:
     """
     data, roster = read_bytes(file), home.roster
     began = (path.read_bytes() for path in sorted(home.state.glob("*/began.json")))
-    if not (roster.signs(data) or any(Roster.from_bytes(known, roster.founder).signs(data) for known in began)):
+    if not (
+        roster.signs(data)
+        or any(Roster.from_bytes(known, roster.founder).signs(data) for known in began)
+    ):
         roster.check_file(data, file)
     with loading_code_by(code):
         return only_experiment(file, data)
@@ -88,7 +93,9 @@ def check_roster(roster: Roster, exp: Experiment) -> None:
             "the file that was agreed on (`peerloom peer kit open` brings it), or ask the founder to sign this one."
         )
     if len(members) != graph.rows:
-        raise ConfigError(f"The experiment has {graph.rows} rows, but the roster {len(members)} members.")
+        raise ConfigError(
+            f"The experiment has {graph.rows} rows, but the roster {len(members)} members."
+        )
     ids = [member.id for member in members]
     wanted = {
         (ids[source], ids[target], layer)
@@ -121,7 +128,9 @@ def check_free(exp: Experiment) -> None:
             f"{name} needs every message of every round: its peers must wait for each other. Leave --free out."
         )
     if exp.message.fit not in ("whole", "rounded"):
-        raise ConfigError(f"Where peers wait for nobody rows travel whole, so {exp.message!r} cannot be used. Use Dense.")
+        raise ConfigError(
+            f"Where peers wait for nobody rows travel whole, so {exp.message!r} cannot be used. Use Dense."
+        )
 
 
 @dataclass(frozen=True)
@@ -182,7 +191,9 @@ def start_peer(
 ) -> Session:
     """Run this peer's row until the experiment is done; `stop` ends it earlier."""
     check_stop(exp)
-    prepare_process(threads=1, keep_memory=False)  # a row's sums must not depend on how many processors a site has
+    prepare_process(
+        threads=1, keep_memory=False
+    )  # a row's sums must not depend on how many processors a site has
     folder = run_folder(home, exp)
     kept = PeerFolder(folder, spec_hash(exp))
     began = kept.began(home.roster) if kept.begun() else home.roster
@@ -194,13 +205,15 @@ def start_peer(
         check_free(exp)
     check_measured(exp)
     exp = with_samples(exp, row, site.data, site.label)
-    shape = Shape.of(exp, site.deadline, site.free, site.largest_norm)
-    channels = shape.channels | probes(exp, shape) | {AGREEMENT: agreement_channel(exp.problem.n)}
+    plan = WirePlan.of(exp, site.deadline, site.free, site.largest_norm)
+    channels = plan.channels | probes(exp, plan) | {AGREEMENT: agreement_channel(exp.problem.n)}
     run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), channels)
     write_whole(folder / "experiment.toml", text.encode())
-    where = parse_address(site.listen or (home.addresses[0] if home.addresses else "127.0.0.1:7400"))
+    where = parse_address(
+        site.listen or (home.addresses[0] if home.addresses else "127.0.0.1:7400")
+    )
     written = History(folder / "history.jsonl", home.identity.id) if site.history else None
-    chosen = shape.settings(site.settings)
+    chosen = plan.settings(site.settings)
     tell = Observers(observers)
 
     def heard(event: Event) -> None:
@@ -209,29 +222,43 @@ def start_peer(
     with Endpoint(home.identity, home.roster, run, folder, where, chosen, heard, written) as post:
         if stop is not None:
             stop.attach(post)
-        telemetry = Telemetry(row, exp.rounds, tuple(shape.channels))
+        telemetry = Telemetry(row, exp.rounds, tuple(plan.channels))
 
         def look() -> dict[str, Any]:
             return snapshot(post, telemetry)
 
         page = MetricsPage(site.metrics, look) if site.metrics else contextlib.nullcontext()
-        with RosterWatch(home, post, shape, began), StatusWriter(folder, telemetry, look), page:
+        with RosterWatch(home, post, plan, began), StatusWriter(folder, telemetry, look), page:
             if exp.measures:
                 with telemetry.measuring():
-                    exp = measure(exp, row, post, folder, shape)
+                    exp = measure(exp, row, post, folder, plan)
                 tell(Measured("", in_words(exp, row)))
-            work = PeerRun(exp, row, post, kept, shape, telemetry=telemetry, observers=[tell], pause=site.pause)
+            work = PeerRun(
+                exp, row, post, kept, plan, telemetry=telemetry, observers=[tell], pause=site.pause
+            )
             with Agreement(post, telemetry, exp.problem.n, exp.seed, row < exp.graph.clients):
-                prepare_process(threads=1)  # from here on every round makes and frees the same blocks
+                prepare_process(
+                    threads=1
+                )  # from here on every round makes and frees the same blocks
                 return work.run()
 
 
-def serve(folder: Path, file: Path, site: Site = _USUAL, *, log_json: bool = False, say: Callable[[str], None]) -> int:
+def serve(
+    folder: Path,
+    file: Path,
+    site: Site = _USUAL,
+    *,
+    log_json: bool = False,
+    say: Callable[[str], None],
+) -> int:
     """Run the peer of a folder until it is done, told to stop, or fails; the exit code. `say` is given line after line."""
     stop = Stop()
 
     def ask(number: int, frame: object) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM):  # once is enough: a second request must not disturb the checkpoint
+        for each in (
+            signal.SIGINT,
+            signal.SIGTERM,
+        ):  # once is enough: a second request must not disturb the checkpoint
             signal.signal(each, signal.SIG_IGN)
         stop.request()
 
@@ -251,6 +278,9 @@ def serve(folder: Path, file: Path, site: Site = _USUAL, *, log_json: bool = Fal
         log.say("error", f"error: {error}")
         return error.exit_code
     except OSError as error:
-        log.say("error", f"error: {error}. What was written before is whole: mend that, then start this peer again.")
+        log.say(
+            "error",
+            f"error: {error}. What was written before is whole: mend that, then start this peer again.",
+        )
         return PeerError.exit_code
     return 0

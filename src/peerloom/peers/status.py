@@ -13,7 +13,10 @@ from ..transport.files import write_whole
 
 __all__ = ["WORKING", "read_status", "write_status"]
 
-WORKING = ("measuring", "running")  # what a peer says that is at work: one that is not, and says so, was killed
+WORKING = (
+    "measuring",
+    "running",
+)  # what a peer says that is at work: one that is not, and says so, was killed
 _FILE = "status.json"
 
 
@@ -28,5 +31,7 @@ def read_status(folder: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads((folder / _FILE).read_bytes())
     except (OSError, ValueError) as error:
-        raise DataError(f"{folder} has no status that can be read ({error}). Was the peer ever started here?") from error
+        raise DataError(
+            f"{folder} has no status that can be read ({error}). Was the peer ever started here?"
+        ) from error
     return found

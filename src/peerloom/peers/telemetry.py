@@ -38,10 +38,10 @@ from ..core.events import (
 from ..errors import PeerloomError
 from ..transport import Event as TransportEvent
 from ..transport import LinkState, Roster, Transport
+from .async_wire import AsyncWire
 from .background import Background
-from .free import FreeWire
 from .status import WORKING, write_status
-from .wire import PostWire
+from .sync_wire import SyncWire
 
 __all__ = ["EventLog", "StatusWriter", "Telemetry", "TimedWire", "link_event", "snapshot"]
 
@@ -91,7 +91,11 @@ class Telemetry:
             case Evaluated(_, metrics):
                 self.last = dict(metrics)
             case Saved(t, seconds):
-                self.checkpoint_round, self.checkpoint_seconds, self.checkpoint_at = t, seconds, time.monotonic()
+                self.checkpoint_round, self.checkpoint_seconds, self.checkpoint_at = (
+                    t,
+                    seconds,
+                    time.monotonic(),
+                )
             case Finished(_, why):
                 self.status = "done" if why == "rounds" else "stopped"
 
@@ -99,7 +103,7 @@ class Telemetry:
 class TimedWire:
     """A wire that notes how long mixings take: sending, and above all waiting for neighbours."""
 
-    def __init__(self, rows: RowWire, wire: PostWire | FreeWire, telemetry: Telemetry) -> None:
+    def __init__(self, rows: RowWire, wire: SyncWire | AsyncWire, telemetry: Telemetry) -> None:
         self._rows, self._telemetry = rows, telemetry
         self.resume, self.memory = wire.resume, wire.memory
 
@@ -130,10 +134,16 @@ def snapshot(post: Transport, telemetry: Telemetry) -> dict[str, Any]:
         "status": telemetry.status,
         "round": telemetry.round,
         "rounds": telemetry.rounds,
-        "rounds_per_second": (telemetry.round - telemetry.first) / max(now - telemetry.began, 1e-9) if running else 0.0,
+        "rounds_per_second": (telemetry.round - telemetry.first) / max(now - telemetry.began, 1e-9)
+        if running
+        else 0.0,
         "row": telemetry.row,
         "incarnation": post.incarnation,
-        "roster": {"version": post.roster.version, "epoch": post.roster.epoch, "members": len(post.roster.members)},
+        "roster": {
+            "version": post.roster.version,
+            "epoch": post.roster.epoch,
+            "members": len(post.roster.members),
+        },
         "seconds": {
             "running": now - telemetry.began,
             "compute": telemetry.compute_seconds,
@@ -162,7 +172,11 @@ def _peak_bytes() -> int:
 def _link(post: Transport, telemetry: Telemetry, link: LinkState) -> dict[str, Any]:
     tally, rounds = (
         link.tally,
-        [parcel.round for channel in telemetry.channels if (parcel := post.newest(link.peer, channel))],
+        [
+            parcel.round
+            for channel in telemetry.channels
+            if (parcel := post.newest(link.peer, channel))
+        ],
     )
     return {
         "peer": link.name,
@@ -184,7 +198,9 @@ def _link(post: Transport, telemetry: Telemetry, link: LinkState) -> dict[str, A
 class StatusWriter(Background):
     """Writes the status file every second, also while the peer waits; the last status says how it ended."""
 
-    def __init__(self, folder: Path, telemetry: Telemetry, look: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self, folder: Path, telemetry: Telemetry, look: Callable[[], dict[str, Any]]
+    ) -> None:
         self._folder, self._telemetry, self._look = folder, telemetry, look
         self._trouble = False
         super().__init__("status", _EVERY)
@@ -193,10 +209,17 @@ class StatusWriter(Background):
         self._write({})
         return super().__enter__()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         super().__exit__(kind, error, trace)
         if error is not None and self._telemetry.status in WORKING:
-            self._telemetry.status = "failed" if isinstance(error, PeerloomError | OSError) else "stopped"
+            self._telemetry.status = (
+                "failed" if isinstance(error, PeerloomError | OSError) else "stopped"
+            )
         self._write({"error": str(error)} if self._telemetry.status == "failed" else {})
 
     def work(self) -> float:
@@ -255,4 +278,6 @@ class EventLog:
             self._write(text)
             return
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._write(json.dumps({"at": at, "peer": self._peer, "kind": kind, "about": about, "text": text}))
+        self._write(
+            json.dumps({"at": at, "peer": self._peer, "kind": kind, "about": about, "text": text})
+        )

@@ -7,7 +7,7 @@ from types import TracebackType
 from ..errors import PeerError
 from ..transport import Home, Roster, RosterForkError, Transport
 from .background import Background
-from .shape import Shape
+from .wire_plan import WirePlan
 
 __all__ = ["RosterWatch"]
 
@@ -21,13 +21,18 @@ class RosterWatch(Background):
     others would wait for peers that have stopped.
     """
 
-    def __init__(self, home: Home, post: Transport, shape: Shape, began: Roster) -> None:
-        self._home, self._post, self._shape, self._began = home, post, shape, began
+    def __init__(self, home: Home, post: Transport, plan: WirePlan, began: Roster) -> None:
+        self._home, self._post, self._plan, self._began = home, post, plan, began
         self._file = home.folder / "roster.json"
         self._seen, self._kept = (0, 0), 0
         super().__init__("roster-watch", _EVERY)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         super().__exit__(kind, error, trace)
         self._look()  # what came last is kept too
 
@@ -49,18 +54,24 @@ class RosterWatch(Background):
             self._kept = newest.version
             self._home.trust(newest)
         except PeerError as error:
-            self._post.refuse("roster_fork" if isinstance(error, RosterForkError) else "roster", str(error))
+            self._post.refuse(
+                "roster_fork" if isinstance(error, RosterForkError) else "roster", str(error)
+            )
         self._check(newest)
 
     def _check(self, newest: Roster) -> None:
         """Stop if somebody, or within the epoch a link, is missing whom the rule counts on."""
         gone = [member.name for member in self._began.members if not newest.has(member.id)]
         there = {(link.source, link.target, link.layer) for link in newest.links}
-        lost = [link for link in self._began.links if (link.source, link.target, link.layer) not in there]
+        lost = [
+            link
+            for link in self._began.links
+            if (link.source, link.target, link.layer) not in there
+        ]
         if newest.epoch == self._began.epoch:
             gone += [self._began.name(link.source) for link in lost]
         for name in gone[:1]:
             try:
-                self._shape.check_outlasts(name)
+                self._plan.check_outlasts(name)
             except PeerError as error:
                 self._post.halt(str(error))

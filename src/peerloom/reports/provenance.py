@@ -10,8 +10,8 @@ from typing import Any
 
 import tomli_w
 
-from ..algorithms import ALGORITHMS
 from ..measures import METRICS
+from ..rules import RULES
 from ..runs import Run
 from .groups import Group, flat, seed_of
 from .tables import table
@@ -45,7 +45,7 @@ def differences(groups: Sequence[Group]) -> list[tuple[str, str]]:
 
 def about(algorithm: str) -> tuple[str, str]:
     """The first sentence and the reference of an algorithm's docstring."""
-    kind = ALGORITHMS.get(algorithm)
+    kind = RULES.get(algorithm)
     text = inspect.getdoc(kind) if kind is not None else None
     if not text:
         return "A rule that is not part of Peerloom.", ""

@@ -30,17 +30,24 @@ def named_tensors(exp: Experiment, x: NDArray[np.floating]) -> dict[str, Tensor]
         return {"x": row}
     module = exp.problem.module(exp.seed).to(row.dtype)
     torch.nn.utils.vector_to_parameters(row, module.parameters())
-    return {name: tensor.detach().clone().contiguous() for name, tensor in module.state_dict().items()}
+    return {
+        name: tensor.detach().clone().contiguous() for name, tensor in module.state_dict().items()
+    }
 
 
 def has_statistics(exp: Experiment) -> bool:
     """Whether the module normalises by statistics of batches, which whoever uses it must take from samples of its own."""
     if not isinstance(exp.problem, Classification):
         return False
-    return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in exp.problem.module(exp.seed).modules())
+    return any(
+        isinstance(part, nn.modules.batchnorm._BatchNorm)
+        for part in exp.problem.module(exp.seed).modules()
+    )
 
 
-def write_model(file: Path, exp: Experiment, x: NDArray[np.floating], facts: dict[str, str]) -> dict[str, str]:
+def write_model(
+    file: Path, exp: Experiment, x: NDArray[np.floating], facts: dict[str, str]
+) -> dict[str, str]:
     """Write a model with what is known of it; the metadata of the file."""
     about = {
         "format": "pt",  # what other libraries look for
@@ -67,4 +74,6 @@ def export_run(folder: RunFolder, file: Path, row: int | None) -> dict[str, str]
         raise ConfigError(f"--row {row}: the run has {len(x)} clients, numbered from 0.")
     who = "mean of all clients" if row is None else f"client {row}"
     chosen = x.astype(np.float64).mean(axis=0).astype(x.dtype) if row is None else x[row]
-    return write_model(file, exp, chosen, {"round": str(at.t), "rounds": str(exp.rounds), "model": who})
+    return write_model(
+        file, exp, chosen, {"round": str(at.t), "rounds": str(exp.rounds), "model": who}
+    )

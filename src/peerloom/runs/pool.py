@@ -32,7 +32,11 @@ class Job:
 
 
 def run_jobs(
-    jobs: Sequence[Job], at_once: int, *, tell: Callable[[int, dict[str, Any]], None], stop: Callable[[], bool]
+    jobs: Sequence[Job],
+    at_once: int,
+    *,
+    tell: Callable[[int, dict[str, Any]], None],
+    stop: Callable[[], bool],
 ) -> None:
     """Carry out these runs, `at_once` at a time, and go on with those that were begun.
 
@@ -40,7 +44,8 @@ def run_jobs(
     process was killed and it goes on, interrupted). `stop` is asked now and then; the runs on their way are then saved.
     """
     tasks = [
-        {"number": k, "file": str(job.file), "place": job.place, "folder": str(job.folder)} for k, job in enumerate(jobs)
+        {"number": k, "file": str(job.file), "place": job.place, "folder": str(job.folder)}
+        for k, job in enumerate(jobs)
     ]
     with _worker({"tasks": tasks, "jobs": at_once, "path": sys.path}) as process:
         asked = False
@@ -52,7 +57,9 @@ def run_jobs(
                 continue
             tell(event.pop("run"), event)
         if process.wait() and not asked:
-            raise PeerloomError(f"The process that starts runs ended with code {process.returncode}.{_last_words(process)}")
+            raise PeerloomError(
+                f"The process that starts runs ended with code {process.returncode}.{_last_words(process)}"
+            )
 
 
 @contextmanager
@@ -79,7 +86,9 @@ def _worker(document: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
             process.stdout.close()
 
 
-def _events(process: subprocess.Popen[bytes], stop: Callable[[], bool]) -> Iterator[dict[str, Any] | None]:
+def _events(
+    process: subprocess.Popen[bytes], stop: Callable[[], bool]
+) -> Iterator[dict[str, Any] | None]:
     """What the worker says, line by line; None whenever a stop is asked for."""
     assert process.stdout is not None
     rest, fd = b"", process.stdout.fileno()

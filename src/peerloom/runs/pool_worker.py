@@ -85,7 +85,11 @@ class PoolWorker:
         if os.WIFSIGNALED(status) and not self._stopping:
             task.tries += 1
             if task.tries < TRIES:
-                tell(run=task.number, status="again", message=f"its process was ended by signal {os.WTERMSIG(status)}")
+                tell(
+                    run=task.number,
+                    status="again",
+                    message=f"its process was ended by signal {os.WTERMSIG(status)}",
+                )
                 self._waiting.appendleft(task)
             else:
                 tell(
@@ -111,7 +115,10 @@ def _child(task: Task, exp: Experiment) -> int:
     signal.signal(signal.SIGTERM, ask)
     folder, told = RunFolder(Path(task.folder)), 0.0
     begun = (folder.path / "run.json").exists()
-    prepare_process(keep_memory=False, threads=int(folder.info().get("versions", {}).get("threads", 1)) if begun else 1)
+    prepare_process(
+        keep_memory=False,
+        threads=int(folder.info().get("versions", {}).get("threads", 1)) if begun else 1,
+    )
 
     def report(t: int) -> None:
         nonlocal told, asked
@@ -120,7 +127,9 @@ def _child(task: Task, exp: Experiment) -> int:
             asked = not tell(run=task.number, round=t) or asked
 
     try:
-        result = simulate(exp, out=folder.path, resume=True, observers=[each_round(report)], stop=lambda: asked)
+        result = simulate(
+            exp, out=folder.path, resume=True, observers=[each_round(report)], stop=lambda: asked
+        )
         tell(run=task.number, status="done" if result.finished else "interrupted")
     except DivergedError as error:
         tell(run=task.number, status="diverged", message=str(error))

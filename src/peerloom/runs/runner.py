@@ -34,7 +34,9 @@ class Result:
 
     experiment: Experiment
     state: Any  # the algorithm's last state, a named tuple of row tensors
-    metrics: Table  # one row per evaluation; `peerloom.measures.METRICS` says what each column means
+    metrics: (
+        Table  # one row per evaluation; `peerloom.measures.METRICS` says what each column means
+    )
     ledger: Ledger  # what it cost
     rounds: int  # rounds done
     finished: bool  # False if it was asked to stop before its end
@@ -70,7 +72,9 @@ def simulate(
     if record and out is None:
         raise ConfigError("A record needs a folder to lie in: give `out`.")
     if on_round is not None:
-        warnings.warn("simulate(on_round=...) is now simulate(observers=[...]).", Caution, stacklevel=2)
+        warnings.warn(
+            "simulate(on_round=...) is now simulate(observers=[...]).", Caution, stacklevel=2
+        )
         observers = [*observers, each_round(on_round)]
     keeper = _Keeper.open(exp, out, resume)
     session = simulation(exp, device=device, path=path, resume=keeper.begin, observers=observers)
@@ -89,7 +93,11 @@ class _Keeper:
     """Evaluates a run when it is time to, and keeps what is found in its folder, if it has one."""
 
     def __init__(
-        self, exp: Experiment, folder: RunFolder | None, begin: Checkpoint | None, rows: list[dict[str, Any]]
+        self,
+        exp: Experiment,
+        folder: RunFolder | None,
+        begin: Checkpoint | None,
+        rows: list[dict[str, Any]],
     ) -> None:
         self._exp, self._folder, self.begin, self.rows = exp, folder, begin, rows
         self._clock = _Clock(rows[-1]["seconds"] if rows else 0.0)
@@ -131,8 +139,12 @@ class _Keeper:
         if self._folder:
             self._folder.save(session.checkpoint())
             if record:
-                self._folder.save_fired(Record.of(self._exp.graph, session.port.activity, session.t))
-            self._folder.mark("interrupted" if session.finished == "asked" else "done", rounds=session.t)
+                self._folder.save_fired(
+                    Record.of(self._exp.graph, session.port.activity, session.t)
+                )
+            self._folder.mark(
+                "interrupted" if session.finished == "asked" else "done", rounds=session.t
+            )
 
     @contextmanager
     def marking(self) -> Iterator[None]:
@@ -164,7 +176,9 @@ class _Clock:
         self._since = time.perf_counter()
 
 
-def _folder(exp: Experiment, out: Path | str | None, resume: bool, prepared: ProcessFacts) -> RunFolder | None:
+def _folder(
+    exp: Experiment, out: Path | str | None, resume: bool, prepared: ProcessFacts
+) -> RunFolder | None:
     if out is None:
         return None
     folder = RunFolder(Path(out))

@@ -58,7 +58,9 @@ class Run:
     network: dict[str, Any]
     metrics: Table
     advice: dict[str, Any] = field(default_factory=dict)
-    holdings: list[list[int]] = field(default_factory=list)  # by class and client; empty where it is not known
+    holdings: list[list[int]] = field(
+        default_factory=list
+    )  # by class and client; empty where it is not known
 
 
 class RunFolder:
@@ -94,7 +96,9 @@ class RunFolder:
         """Note how the run stands: running, interrupted, diverged or done."""
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         known = self.info() if (self.path / "run.json").exists() else {"started": now}
-        self._text("run.json", json.dumps(known | facts | {"status": status, "updated": now}, indent=1))
+        self._text(
+            "run.json", json.dumps(known | facts | {"status": status, "updated": now}, indent=1)
+        )
 
     def save_network(self, exp: Experiment) -> None:
         """The graph, and how able its rows and links are."""
@@ -125,7 +129,10 @@ class RunFolder:
 
     def save_fired(self, record: Record) -> None:
         """What fired, for `schedules.Replay`."""
-        self._replace("fired.npz", lambda file: np.savez_compressed(file, allow_pickle=False, **record.arrays()))
+        self._replace(
+            "fired.npz",
+            lambda file: np.savez_compressed(file, allow_pickle=False, **record.arrays()),
+        )
 
     def experiment(self) -> Experiment:
         """The experiment, made again from config.toml."""
@@ -134,7 +141,9 @@ class RunFolder:
     def check_same(self, exp: Experiment) -> None:
         """Refuse to go on with another experiment than the one that was begun here."""
         if self._config() != tomllib.loads(experiment_to_toml(exp)):
-            raise ConfigError(f"{self.path} holds another experiment than the one to resume. Give another folder.")
+            raise ConfigError(
+                f"{self.path} holds another experiment than the one to resume. Give another folder."
+            )
 
     def rows(self) -> list[dict[str, Any]]:
         """The evaluations so far."""
@@ -154,7 +163,15 @@ class RunFolder:
         """The whole folder."""
         advice = self._json("advice.json") if (self.path / "advice.json").exists() else {}
         held = self._json("holdings.json") if (self.path / "holdings.json").exists() else []
-        return Run(self.path, self.info(), self._config(), self._json("network.json"), self._metrics(), advice, held)
+        return Run(
+            self.path,
+            self.info(),
+            self._config(),
+            self._json("network.json"),
+            self._metrics(),
+            advice,
+            held,
+        )
 
     def _config(self) -> dict[str, Any]:
         if not (self.path / "config.toml").exists():
@@ -171,7 +188,9 @@ class RunFolder:
         try:
             return json.loads((self.path / name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise DataError(f"{self.path / name} cannot be read ({error}). Is {self.path} the folder of a run?") from error
+            raise DataError(
+                f"{self.path / name} cannot be read ({error}). Is {self.path} the folder of a run?"
+            ) from error
 
     def _text(self, name: str, text: str) -> None:
         self._replace(name, lambda file: file.write(text.encode()))
@@ -196,13 +215,17 @@ def find_runs(path: Path) -> list[RunFolder]:
     found = [RunFolder(place) for place in places if (place / "run.json").exists()]
     found.sort(key=lambda folder: str(folder.info().get("started")))
     if not found:
-        raise DataError(f"{path} holds no run. Give a folder that `peerloom run` made, or one of the folders in it.")
+        raise DataError(
+            f"{path} holds no run. Give a folder that `peerloom run` made, or one of the folders in it."
+        )
     return found
 
 
 def folder_name(exp: Experiment) -> str:
     """The name of a run's folder within its comparison."""
-    safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in exp.name)[:60].strip(".")
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in exp.name)[
+        :60
+    ].strip(".")
     if safe != exp.name:  # two labels must not end in one folder
         safe += "-" + hashlib.blake2b(exp.name.encode(), digest_size=3).hexdigest()
     return f"{safe}-seed{exp.seed}"
@@ -242,7 +265,11 @@ def _network(exp: Experiment) -> dict[str, Any]:
 
 def _holdings(exp: Experiment) -> list[list[int]]:
     """Who holds how much of each class, as the run deals it."""
-    return exp.problem.holdings(exp.graph.clients, Draws(exp.seed)) if isinstance(exp.problem, Classification) else []
+    return (
+        exp.problem.holdings(exp.graph.clients, Draws(exp.seed))
+        if isinstance(exp.problem, Classification)
+        else []
+    )
 
 
 def _versions() -> dict[str, Any]:
@@ -253,5 +280,9 @@ def _versions() -> dict[str, Any]:
             return "not installed as a package"
 
     packages = ("networkx", "numpy", "scipy", "torch")
-    found: dict[str, Any] = {"peerloom": __version__, "python": sys.version.split()[0], "platform": platform.platform()}
+    found: dict[str, Any] = {
+        "peerloom": __version__,
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+    }
     return found | {name: of(name) for name in packages} | {"threads": torch.get_num_threads()}

@@ -112,7 +112,11 @@ class Table:
         require("Table.to_polars", "tables", "polars")
         import polars
 
-        numbers = [name for name, column in self._columns.items() if column.dtype == float and column.ndim == 1]
+        numbers = [
+            name
+            for name, column in self._columns.items()
+            if column.dtype == float and column.ndim == 1
+        ]
         values = {name: list(map(_null, column.tolist())) for name, column in self._columns.items()}
         return polars.DataFrame(values, schema_overrides=dict.fromkeys(numbers, polars.Float64))
 
@@ -122,7 +126,9 @@ class Table:
         import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         columns = self._columns.items()
-        return pandas.DataFrame({name: list(column) if column.ndim > 1 else column for name, column in columns})
+        return pandas.DataFrame(
+            {name: list(column) if column.ndim > 1 else column for name, column in columns}
+        )
 
 
 def json_line(row: Mapping[str, Any]) -> str:
@@ -137,9 +143,13 @@ def read_json_lines(path: Path) -> Table:
         *lines, _ = path.read_text(encoding="utf-8").split("\n")
         rows = [json.loads(line) for line in lines]
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read ({error}). Delete the folder and run again.") from error
+        raise DataError(
+            f"{path} cannot be read ({error}). Delete the folder and run again."
+        ) from error
     if not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{path} cannot be read (a line is no table row). Delete the folder and run again.")
+        raise DataError(
+            f"{path} cannot be read (a line is no table row). Delete the folder and run again."
+        )
     return Table.of(rows)
 
 
@@ -151,21 +161,32 @@ def read_parquet(path: Path) -> Table:
     try:
         found = polars.read_parquet(path, glob=False)
     except (OSError, polars.exceptions.PolarsError) as error:
-        raise DataError(f"{path} cannot be read ({error}). Delete the folder and run again.") from error
+        raise DataError(
+            f"{path} cannot be read ({error}). Delete the folder and run again."
+        ) from error
     return Table(found.to_dict(as_series=False))
 
 
 def _column(values: Values) -> Column:
     """Values as a column of the narrowest of the four types that holds them all."""
-    if isinstance(values, np.ndarray) and (values.dtype in (np.int64, np.float64) or values.dtype == object):
+    if isinstance(values, np.ndarray) and (
+        values.dtype in (np.int64, np.float64) or values.dtype == object
+    ):
         return values
     found: list[Any] = values.tolist() if isinstance(values, np.ndarray) else list(values)
     known = [value for value in found if not _missing(value)]
-    if found and len(known) == len(found) and all(isinstance(value, int | np.integer) for value in known):
+    if (
+        found
+        and len(known) == len(found)
+        and all(isinstance(value, int | np.integer) for value in known)
+    ):
         return np.array(found, np.int64)
     if all(isinstance(value, int | float | np.number) for value in known):
         return np.array([math.nan if value is None else value for value in found], np.float64)
-    if all(isinstance(value, list | tuple | np.ndarray) for value in known) and len({len(value) for value in known}) == 1:
+    if (
+        all(isinstance(value, list | tuple | np.ndarray) for value in known)
+        and len({len(value) for value in known}) == 1
+    ):
         gone = [math.nan] * len(known[0])
         return np.array([gone if _missing(value) else value for value in found], np.float64)
     column = np.empty(len(found), object)
@@ -174,7 +195,9 @@ def _column(values: Values) -> Column:
 
 
 def _same(one: Column, other: Column) -> bool:
-    return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype == np.float64)
+    return one.dtype == other.dtype and np.array_equal(
+        one, other, equal_nan=one.dtype == np.float64
+    )
 
 
 def _missing(value: Any) -> bool:
@@ -194,5 +217,7 @@ def _json(value: Any) -> str:
     if _missing(value):
         return "null"
     if isinstance(value, float) and math.isinf(value):
-        return "1e999" if value > 0 else "-1e999"  # a number of JSON that every reader takes for infinity
+        return (
+            "1e999" if value > 0 else "-1e999"
+        )  # a number of JSON that every reader takes for infinity
     return json.dumps(value)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..codecs import Dense
-from ..core import Algorithm, Compressed, Draws, Evaluation, Network, Offer, Placement, pull
+from ..core import Compressed, Draws, Evaluation, Network, Offer, Placement, Rule, pull
 from ..errors import Caution, ConfigError
 from ..experiment import Experiment
 from ..graphs import complete, from_edges, hubs
@@ -70,7 +70,7 @@ class Trace:
     """Of a client that computes, in a round."""
 
 
-def trace(rule: Algorithm) -> Trace:
+def trace(rule: Rule) -> Trace:
     """Run `init` and two rounds of a rule at two model sizes, with zero gradients.
 
     A rule does the same on all rows, so the smallest network of the kind it needs tells all of it.
@@ -84,7 +84,9 @@ def trace(rule: Algorithm) -> Trace:
         )
     mixings = (_mixing(name, small.mixings[k], large.mixings[k]) for k in sorted(small.mixings))
     widths = {
-        field: _width(name, getattr(small.state, field).shape[1], getattr(large.state, field).shape[1])
+        field: _width(
+            name, getattr(small.state, field).shape[1], getattr(large.state, field).shape[1]
+        )
         for field in small.state._fields
     }
     return Trace(type(small.state), widths, tuple(mixings), small.gradients)
@@ -98,7 +100,7 @@ class _Seen(NamedTuple):
     gradients: int
 
 
-def _dry_run(rule: Algorithm, n: int) -> _Seen:
+def _dry_run(rule: Rule, n: int) -> _Seen:
     network, draws = _smallest(rule), Draws(0)
     place = Placement(np.arange(network.rows), network.rows, torch.device("cpu"), torch.float64)
     port = _TracingPort(place, network, Always().bind(network, draws), Dense(), _Flat(n), draws)
@@ -110,7 +112,7 @@ def _dry_run(rule: Algorithm, n: int) -> _Seen:
     return _Seen(session.state, port.mixings, int((gradients[-1] - gradients[-2]).max()))
 
 
-def _smallest(rule: Algorithm) -> Network:
+def _smallest(rule: Rule) -> Network:
     if rule.needs.one_hub:
         return hubs(from_edges(1, []), [2])
     return hubs(complete(2), [1, 1]) if "up" in rule.needs.layers else complete(3)
@@ -118,7 +120,12 @@ def _smallest(rule: Algorithm) -> Network:
 
 def _mixing(name: str, small: tuple[str, list[Offer]], large: tuple[str, list[Offer]]) -> Mixing:
     parts = tuple(
-        Part(_width(name, a.value.shape[1], b.value.shape[1]), a.counts_sent, a.compressed is not None, a.part.silent)
+        Part(
+            _width(name, a.value.shape[1], b.value.shape[1]),
+            a.counts_sent,
+            a.compressed is not None,
+            a.part.silent,
+        )
         for a, b in zip(small[1], large[1], strict=True)
     )
     return Mixing(small[0], parts)
@@ -150,7 +157,10 @@ class _TracingPort(RowPort):
         """Mix, and note what was offered."""
         t, count = self._round
         self._round = (self.t, count + 1 if t == self.t else 0)
-        self.mixings[self._round[1]] = (over, [o if isinstance(o, Offer) else pull(o) for o in offers])
+        self.mixings[self._round[1]] = (
+            over,
+            [o if isinstance(o, Offer) else pull(o) for o in offers],
+        )
         return super().mix(*offers, over=over)
 
 

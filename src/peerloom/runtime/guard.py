@@ -37,5 +37,11 @@ def diverged(exp: Experiment, t: int, rows: list[int], x: Tensor) -> DivergedErr
     """The error that names the first row of `x` that is not finite; `rows` are the rows of x."""
     row = rows[int(torch.nonzero(~torch.isfinite(x).all(dim=1))[0, 0])]
     rate = getattr(exp.algorithm, "lr", None)
-    hint = f" The step size is {rate}; try a tenth of it." if isinstance(rate, float) else " Try smaller steps."
-    return DivergedError(f"{exp.name} diverged: in round {t}, row {row} is no longer finite.{hint}", round=t, row=row)
+    hint = (
+        f" The step size is {rate}; try a tenth of it."
+        if isinstance(rate, float)
+        else " Try smaller steps."
+    )
+    return DivergedError(
+        f"{exp.name} diverged: in round {t}, row {row} is no longer finite.{hint}", round=t, row=row
+    )

@@ -31,7 +31,9 @@ class MatrixMixer:
         self.links, self.dtype, self.device = links, dtype, device
         diagonal = np.arange(links.rows)
         row, column = np.concatenate([links.dst, diagonal]), np.concatenate([links.src, diagonal])
-        self._sparse = links.rows >= self.SPARSE_FROM and len(row) < self.SPARSE_BELOW * links.rows**2
+        self._sparse = (
+            links.rows >= self.SPARSE_FROM and len(row) < self.SPARSE_BELOW * links.rows**2
+        )
         if self._sparse:
             order = np.lexsort((column, row))
             self._place = np.argsort(order)
@@ -53,7 +55,9 @@ class MatrixMixer:
         out = torch.empty_like(offer.value)
         if not self._sparse:
             return torch.mm(matrix, offer.value, out=out)
-        for part, into in zip(*(torch.split(rows, self.COLUMNS, dim=1) for rows in (offer.value, out)), strict=True):
+        for part, into in zip(
+            *(torch.split(rows, self.COLUMNS, dim=1) for rows in (offer.value, out)), strict=True
+        ):
             torch.addmm(into, matrix, part, beta=0, out=into)
         return out
 
@@ -71,4 +75,6 @@ class MatrixMixer:
             return ready.view(size)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-            return torch.sparse_csr_tensor(self._start, self._column, ready, size=size, check_invariants=False)
+            return torch.sparse_csr_tensor(
+                self._start, self._column, ready, size=size, check_invariants=False
+            )

@@ -61,21 +61,31 @@ class RowPort:
         wire: RowWire | None = None,
     ) -> None:
         if wire is not None and mixer != "links":
-            raise ValueError(f"A wire carries rows link by link, but the mixer is '{mixer}'. Give mixer='links'.")
+            raise ValueError(
+                f"A wire carries rows link by link, but the mixer is '{mixer}'. Give mixer='links'."
+            )
         self.t = 0
         self.place, self.network, self.activity, self.message = place, network, activity, message
         self.problem, self.draws, self.mixer = problem, draws, mixer
-        self.wire, self.all_here = LocalWire(message, draws) if wire is None else wire, mixer != "links"
+        self.wire, self.all_here = (
+            LocalWire(message, draws) if wire is None else wire,
+            mixer != "links",
+        )
         self.resources = activity if resources is None else resources
         self.ledger = Ledger(network)
         self._here = np.full(network.rows, -1)
         self._here[place.rows] = np.arange(len(place.rows))
         self._sends = {name: self._here[links.src] >= 0 for name, links in network.layers.items()}
         self._hears = {name: self._here[links.dst] >= 0 for name, links in network.layers.items()}
-        self._turns: dict[str, tuple[int, int]] = {}
+        self._mixings: dict[str, tuple[int, int]] = {}
         self._heard = np.empty(0, np.int64)
-        self._nodes, self._active = np.empty(0, bool), torch.empty(0)  # of the last round: they seldom change under Always
-        self._clients = int(np.searchsorted(place.rows, network.clients))  # hosted rows are sorted, hubs are last
+        self._nodes, self._active = (
+            np.empty(0, bool),
+            torch.empty(0),
+        )  # of the last round: they seldom change under Always
+        self._clients = int(
+            np.searchsorted(place.rows, network.clients)
+        )  # hosted rows are sorted, hubs are last
         self._mixers: dict[str, MatrixMixer] = {}
         self._by_links = LinkMixer(place, self._here, self.wire)
 
@@ -116,11 +126,19 @@ class RowPort:
 
     def constant(self, per_client: ArrayLike) -> Tensor:
         """The rows' part of a constant, as a column: one number for all, one per client, or one per row."""
-        given, rows, clients = np.asarray(per_client, np.float64), self.network.rows, self.network.clients
+        given, rows, clients = (
+            np.asarray(per_client, np.float64),
+            self.network.rows,
+            self.network.clients,
+        )
         if given.shape not in ((), (rows,), (clients,)):
-            raise ConfigError(f"A constant of shape {list(given.shape)} was given for {clients} clients. Give one for each.")
+            raise ConfigError(
+                f"A constant of shape {list(given.shape)} was given for {clients} clients. Give one for each."
+            )
         every = np.zeros(rows)
-        every[: len(given) if given.ndim else rows] = given  # hubs, which have no constant of their own, get 0
+        every[: len(given) if given.ndim else rows] = (
+            given  # hubs, which have no constant of their own, get 0
+        )
         return self._column(every[self.place.rows])
 
     def uniform(self, stream: str, shared: bool = False) -> Tensor:
@@ -141,7 +159,9 @@ class RowPort:
         combined = [offer if isinstance(offer, Offer) else pull(offer) for offer in offers]
         links, live = self.network.layer(over), self.activity.links(self.t, over)
         out, tag = (live & self._sends[over]).nonzero()[0], (self.t, self._next("mix"))
-        if self.all_here and (self.message.fit == "whole" or all(offer.compressed is not None for offer in combined)):
+        if self.all_here and (
+            self.message.fit == "whole" or all(offer.compressed is not None for offer in combined)
+        ):
             if over not in self._mixers:
                 self._mixers[over] = MatrixMixer(links, self.place.dtype, self.place.device)
             mixed = [self._mixers[over](offer, live) for offer in combined]
@@ -155,7 +175,9 @@ class RowPort:
     def fires(self, over: str = "peers") -> Tensor:
         """Whether a link of the row fires in this round, as a column: for rules that prepare what they send."""
         links, live = self.network.layer(over), self.activity.links(self.t, over)
-        return self._column(np.bincount(links.src[live], minlength=self.network.rows)[self.place.rows] > 0)
+        return self._column(
+            np.bincount(links.src[live], minlength=self.network.rows)[self.place.rows] > 0
+        )
 
     def compress(self, x: Tensor, send: Tensor | None = None) -> Compressed:
         """Rows as the codec leaves them, encoded once for all receivers; what it leaves out arrives as zero.
@@ -163,21 +185,34 @@ class RowPort:
         For differences from a copy that every neighbour keeps (CHOCO, BEER): `value` is what each of them adds to it. Rows
         with 0 in the column `send` stay silent: nothing of them arrives, and nothing is charged.
         """
-        codec, envelope = self.message, envelope_of_rows(self.draws, self.t, self._next("compress"), self.place.rows)
+        codec, envelope = (
+            self.message,
+            envelope_of_rows(self.draws, self.t, self._next("compress"), self.place.rows),
+        )
         talks = None if send is None else (send[:, 0] > 0).cpu().numpy()
         if talks is None or talks.all():
             nbytes, (value, _) = codec.nbytes(x, envelope), codec.through(x, envelope)
-            paper_bits, every = np.broadcast_to(self._paper_bits(nbytes, x.shape[1]), len(x)), np.arange(len(x))
-            return self._compressed(Compressed(value, x, every, envelope, nbytes, paper_bits, send is not None))
+            paper_bits, every = (
+                np.broadcast_to(self._paper_bits(nbytes, x.shape[1]), len(x)),
+                np.arange(len(x)),
+            )
+            return self._compressed(
+                Compressed(value, x, every, envelope, nbytes, paper_bits, send is not None)
+            )
         talking, nbytes, paper_bits = talks.nonzero()[0], *np.zeros((2, len(x)), np.int64)
         at = torch.from_numpy(talking).to(x.device)
-        source, envelope = x[at], envelope_of_rows(self.draws, self.t, envelope.index, self.place.rows[talking])
+        source, envelope = (
+            x[at],
+            envelope_of_rows(self.draws, self.t, envelope.index, self.place.rows[talking]),
+        )
         value = torch.zeros_like(x)
         if len(talking):
             value.index_copy_(0, at, codec.through(source, envelope)[0])
             nbytes[talking] = codec.nbytes(source, envelope)
             paper_bits[talking] = self._paper_bits(nbytes[talking], x.shape[1])
-        return self._compressed(Compressed(value, source, talking, envelope, nbytes, paper_bits, silent=True))
+        return self._compressed(
+            Compressed(value, source, talking, envelope, nbytes, paper_bits, silent=True)
+        )
 
     # -- names up to Peerloom 0.1, for users' rules; to go with the next minor version
 
@@ -227,22 +262,29 @@ class RowPort:
             if offer.compressed is None:
                 paper_each = paper_each + self._paper_bits(length, offer.value.shape[1])
             else:
-                paper_each = paper_each + offer.compressed.paper_bits[self._here[self.network.layer(over).src[out]]]
+                paper_each = (
+                    paper_each
+                    + offer.compressed.paper_bits[self._here[self.network.layer(over).src[out]]]
+                )
         if any(offer.compressed is not None and offer.compressed.silent for offer in offers):
             loud = np.broadcast_to(each, len(out)) > 0
-            out, each, paper_each = (np.broadcast_to(values, len(loud))[loud] for values in (out, each, paper_each))
+            out, each, paper_each = (
+                np.broadcast_to(values, len(loud))[loud] for values in (out, each, paper_each)
+            )
         self.ledger.sent(over, out, each, paper_each, cost)
 
     def _next(self, what: str) -> int:
         """The how-manieth of its kind in this round."""
-        round, turn = self._turns.get(what, (-1, 0))
-        self._turns[what] = (self.t, turn + 1 if round == self.t else 1)
-        return self._turns[what][1]
+        round, index = self._mixings.get(what, (-1, 0))
+        self._mixings[what] = (self.t, index + 1 if round == self.t else 1)
+        return self._mixings[what][1]
 
     def _column(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self.place.device, self.place.dtype)[:, None]
 
 
 def _renamed(old: str, new: str, found: Tensor) -> Tensor:
-    warnings.warn(f"The port's `{old}` is now called `{new}`: rename it in your rule.", Caution, stacklevel=3)
+    warnings.warn(
+        f"The port's `{old}` is now called `{new}`: rename it in your rule.", Caution, stacklevel=3
+    )
     return found

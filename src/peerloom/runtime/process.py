@@ -39,7 +39,9 @@ class ProcessFacts(NamedTuple):
     scheduler: str
 
 
-def prepare_process(*, threads: int | None = None, batch: bool = False, keep_memory: bool = True) -> ProcessFacts:
+def prepare_process(
+    *, threads: int | None = None, batch: bool = False, keep_memory: bool = True
+) -> ProcessFacts:
     """Set what makes rounds repeatable and fast, and say what holds now. Calling it again is harmless.
 
     `threads` are torch's. With `batch` those whom this thread wakes, and threads it starts, do not

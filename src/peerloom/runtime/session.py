@@ -12,7 +12,17 @@ import torch
 from torch import Tensor
 
 from ..core import Caution, Checkpoint, CheckpointError, Ledger
-from ..core.events import Diverged, Evaluated, Event, Finished, Observer, Observers, RoundDone, Saved, Started
+from ..core.events import (
+    Diverged,
+    Evaluated,
+    Event,
+    Finished,
+    Observer,
+    Observers,
+    RoundDone,
+    Saved,
+    Started,
+)
 from ..core.tensor_file import Array, Pieces
 from ..experiment import Experiment
 from .guard import Guard, diverged, is_finite
@@ -36,7 +46,9 @@ class DurableWire(Protocol):
 class Snapshot:
     """The run after round t. What it hands out are copies: nothing done to them disturbs the run."""
 
-    def __init__(self, t: int, state: Any, port: RowPort, *, rule: str = "", ledger: Ledger | None = None) -> None:
+    def __init__(
+        self, t: int, state: Any, port: RowPort, *, rule: str = "", ledger: Ledger | None = None
+    ) -> None:
         self.t, self._state, self.port, self._rule = t, state, port, rule
         self.account = port.ledger if ledger is None else ledger
         """What the run has cost, to read while it stands here: the account goes on with the run."""
@@ -62,7 +74,9 @@ class Snapshot:
 
     def checkpoint(self) -> Checkpoint:
         """Where another session can go on. Ask while the run stands here."""
-        return Checkpoint(self.t, self.port.place.rows, self._rule, _arrays(self.state), self.ledger.arrays())
+        return Checkpoint(
+            self.t, self.port.place.rows, self._rule, _arrays(self.state), self.ledger.arrays()
+        )
 
     @property
     def net(self) -> RowPort:
@@ -166,7 +180,9 @@ class Session:
         if self._end is not None or self._asked:
             raise RuntimeError(f"This session ended after round {self.t} ({self.finished}).")
         if self._broken:
-            raise RuntimeError(f"Round {self.t + 1} was interrupted. Go on in a new session, from a checkpoint.")
+            raise RuntimeError(
+                f"Round {self.t + 1} was interrupted. Go on in a new session, from a checkpoint."
+            )
         before, port = self._point, self._port
         begin = time.monotonic() if self._tell else 0.0
         port.t = t = before.t + 1
@@ -206,7 +222,9 @@ class Session:
         """Where a session can go on: the last round that is done."""
         at = self._point
         if self._broken and self._wire is None:
-            raise RuntimeError(f"Round {at.t + 1} was interrupted, and the account of round {at.t} is gone with it.")
+            raise RuntimeError(
+                f"Round {at.t + 1} was interrupted, and the account of round {at.t} is gone with it."
+            )
         account = at.ledger if self._wire is not None else at.ledger.copy()
         rows = self._port.place.rows
         return Checkpoint(at.t, rows, self._rule, _arrays(at.state), account.arrays(), at.memory())
@@ -233,8 +251,13 @@ class Session:
                 "Take the part of these with `select`, or put all parts together with `merge`."
             )
         if begin.wire and self._wire is None:
-            raise CheckpointError("The checkpoint remembers messages of a wire between peers. Only they can go on with it.")
-        rows = (torch.from_numpy(np.array(value)).to(place.device, place.dtype) for value in begin.state.values())
+            raise CheckpointError(
+                "The checkpoint remembers messages of a wire between peers. Only they can go on with it."
+            )
+        rows = (
+            torch.from_numpy(np.array(value)).to(place.device, place.dtype)
+            for value in begin.state.values()
+        )
         return found.state(*rows)
 
     def _reach(self, state: Any) -> _Point:
@@ -262,7 +285,14 @@ class Session:
         account, rows = Ledger(self._port.network).arrays(), self._port.place.rows
         begin = Checkpoint(good.t, rows, self._rule, _arrays(good.state), account)
         told = [self._tell_divergence]
-        again = Session(self._exp, self._port.twin(), stop=StopRule(t), guard=looking, observers=told, resume=begin)
+        again = Session(
+            self._exp,
+            self._port.twin(),
+            stop=StopRule(t),
+            guard=looking,
+            observers=told,
+            resume=begin,
+        )
         for _ in again:
             pass
 

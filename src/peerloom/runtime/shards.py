@@ -28,7 +28,9 @@ __all__ = ["ShardedRun", "run_sharded"]
 
 Ids = NDArray[np.int64]
 
-_PATIENCE = 60.0  # seconds to wait for a letter: far beyond any test, so that a fault ends in an error
+_PATIENCE = (
+    60.0  # seconds to wait for a letter: far beyond any test, so that a fault ends in an error
+)
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,15 @@ class ShardedRun:
 class _MailWire:
     """A wire between shards: one letter per pair of shards and mixing, always delivered."""
 
-    def __init__(self, me: int, owner: Ids, boxes: Sequence[queue.Queue[Any]], failed: threading.Event) -> None:
+    def __init__(
+        self, me: int, owner: Ids, boxes: Sequence[queue.Queue[Any]], failed: threading.Event
+    ) -> None:
         self._me, self._owner, self._boxes, self._failed = me, owner, boxes, failed
         self._early: dict[tuple[Tag, int], tuple[Ids, list[Body]]] = {}
 
-    def exchange(self, tag: Tag, links: Links, out: Ids, bodies: Sequence[Body], into: Ids) -> ByteDelivery:
+    def exchange(
+        self, tag: Tag, links: Links, out: Ids, bodies: Sequence[Body], into: Ids
+    ) -> ByteDelivery:
         """Send every shard its letter, then wait for those that are due here."""
         to, sources = self._owner[links.dst[out]], self._owner[links.src[into]]
         for shard in np.unique(to):
@@ -70,7 +76,9 @@ class _MailWire:
             except queue.Empty:
                 waited += 0.1
                 if self._failed.is_set() or waited > _PATIENCE:
-                    raise RuntimeError(f"shard {self._me} got no letter from shard {shard} in round {tag[0]}") from None
+                    raise RuntimeError(
+                        f"shard {self._me} got no letter from shard {shard} in round {tag[0]}"
+                    ) from None
         return self._early.pop((tag, shard))
 
 
@@ -111,7 +119,9 @@ def run_sharded(
         for mine, wire in zip(rows, wires, strict=True)
     ]
     first = 0 if begin is None else begin.t
-    path = torch.empty((pause or exp.rounds) - first + 1, exp.graph.rows, exp.problem.n, dtype=exp.torch_dtype)
+    path = torch.empty(
+        (pause or exp.rounds) - first + 1, exp.graph.rows, exp.problem.n, dtype=exp.torch_dtype
+    )
 
     def work(session: Session) -> None:
         mine = torch.from_numpy(session.port.place.rows)

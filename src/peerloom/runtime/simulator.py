@@ -81,7 +81,9 @@ def _check_mixer(exp: Experiment, path: Path) -> None:
     if path not in ("auto", "matrix", "links"):
         raise ConfigError(f"path must be 'auto', 'matrix' or 'links', found '{path}'.")
     if path == "matrix" and exp.message.fit != "whole":
-        raise ConfigError(f"path 'matrix' needs messages that carry whole rows, which {exp.message!r} does not. Use 'auto'.")
+        raise ConfigError(
+            f"path 'matrix' needs messages that carry whole rows, which {exp.message!r} does not. Use 'auto'."
+        )
 
 
 def _device(device: str | torch.device) -> torch.device:

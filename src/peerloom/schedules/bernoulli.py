@@ -45,7 +45,9 @@ class Bernoulli:
 
     def __post_init__(self) -> None:
         if strange := set(self.compat) - {"or", "latch"}:
-            raise ConfigError(f"Bernoulli.compat takes 'or' and 'latch', found {sorted(strange)[0]!r}.")
+            raise ConfigError(
+                f"Bernoulli.compat takes 'or' and 'latch', found {sorted(strange)[0]!r}."
+            )
         if not 0 < self.clip <= 1:
             raise ConfigError(f"Bernoulli.clip must be above 0 and at most 1, found {self.clip}.")
         if self.redraw is not None and self.redraw < 1:
@@ -73,7 +75,9 @@ class Bernoulli:
             coins=coins,
             period=dict.fromkeys(network.layers, 1),
             links=coins or observed_links(activity, network, span.observed),
-            nodes=activity.node_chance(span.start) if fair else observed_nodes(activity, network, span.observed),
+            nodes=activity.node_chance(span.start)
+            if fair
+            else observed_nodes(activity, network, span.observed),
             fair=fair,
             redraw=self.redraw,
         )
@@ -86,10 +90,19 @@ class BernoulliActivity:
         rows = network.rows
         self._nodes = Coins("node", schedule.nodes, network.workers, schedule, draws)
         self._links = {
-            name: Coins(f"link/{name}", _of_links(schedule.links, links), links.coin, schedule, draws, schedule.compat)
+            name: Coins(
+                f"link/{name}",
+                _of_links(schedule.links, links),
+                links.coin,
+                schedule,
+                draws,
+                schedule.compat,
+            )
             for name, links in network.layers.items()
         }
-        self._written_nodes = recorded("Bernoulli.nodes", _bools(schedule.nodes), (network.clients,))
+        self._written_nodes = recorded(
+            "Bernoulli.nodes", _bools(schedule.nodes), (network.clients,)
+        )
         self._written_links = recorded("Bernoulli.links", _bools(schedule.links), (rows, rows))
         self._network = network
 
@@ -129,14 +142,33 @@ class Coins:
     """A family of coins with ids: their probabilities, and how they fall in round t."""
 
     def __init__(
-        self, stream: str, given: Any, ids: Ids, schedule: Bernoulli, draws: Draws, compat: tuple[str, ...] = ()
+        self,
+        stream: str,
+        given: Any,
+        ids: Ids,
+        schedule: Bernoulli,
+        draws: Draws,
+        compat: tuple[str, ...] = (),
     ) -> None:
         self._either, self._latch = "or" in compat, "latch" in compat
-        self._seen, self._on = 0, np.zeros(len(ids), bool)  # of a latch: the last round it was told of, and what it holds
-        self._stream, self._given, self._ids, self._schedule, self._draws = stream, given, ids, schedule, draws
+        self._seen, self._on = (
+            0,
+            np.zeros(len(ids), bool),
+        )  # of a latch: the last round it was told of, and what it holds
+        self._stream, self._given, self._ids, self._schedule, self._draws = (
+            stream,
+            given,
+            ids,
+            schedule,
+            draws,
+        )
         self._epoch, self._raw, self._used = -1, np.empty(0), np.empty(0)
         self._law_seed = draws.seed if schedule.seed is None else schedule.seed
-        if has_coins(given) and not isinstance(given, Distribution) and np.shape(given) not in ((), (len(ids),)):
+        if (
+            has_coins(given)
+            and not isinstance(given, Distribution)
+            and np.shape(given) not in ((), (len(ids),))
+        ):
             raise ConfigError(
                 f"Bernoulli: {np.size(given)} probabilities were given for {len(ids)} rows, in shape {np.shape(given)}. "
                 f"Give one number, or [{len(ids)}]."
@@ -162,7 +194,9 @@ class Coins:
         """How likely each falls so that something happens in round t; 0 where a 0 was given."""
         if not self._latch:
             return self._tossed(t)
-        return np.asarray(1 - np.prod([1 - self._tossed(earlier) for earlier in range(1, t + 1)], axis=0))
+        return np.asarray(
+            1 - np.prod([1 - self._tossed(earlier) for earlier in range(1, t + 1)], axis=0)
+        )
 
     def _tossed(self, t: int) -> Floats:
         """The same of one toss: once, or at both ends of a link with one falling right."""
@@ -178,15 +212,21 @@ class Coins:
 
     def _drawn(self, t: int) -> Floats:
         """The probabilities: clipped, but 0 where a 0 was given."""
-        epoch = max(t - 1, 0) // self._schedule.redraw if self._schedule.redraw else 0  # rounds count from 1
+        epoch = (
+            max(t - 1, 0) // self._schedule.redraw if self._schedule.redraw else 0
+        )  # rounds count from 1
         if epoch != self._epoch:
             self._epoch, clip = epoch, self._schedule.clip
             if isinstance(self._given, Distribution):
-                self._raw = self._given.sample(uniform(self._law_seed, f"law/{self._stream}", epoch, self._ids, lanes=2))
+                self._raw = self._given.sample(
+                    uniform(self._law_seed, f"law/{self._stream}", epoch, self._ids, lanes=2)
+                )
                 self._used = np.maximum(self._raw, clip)
             else:
                 table = np.asarray(self._given)
-                self._raw = np.broadcast_to(1.0 if table.dtype == bool else table, len(self._ids)).astype(np.float64)
+                self._raw = np.broadcast_to(
+                    1.0 if table.dtype == bool else table, len(self._ids)
+                ).astype(np.float64)
                 self._used = np.where(self._raw > 0, np.maximum(self._raw, clip), 0.0)
         return self._used
 
@@ -208,7 +248,9 @@ def _of_links(given: Any, links: Links) -> Any:
     if table.dtype == bool or table.ndim == 0:
         return given
     if table.shape != (links.rows, links.rows):
-        raise ConfigError(f"Bernoulli.links has shape {table.shape}; give one number, or [{links.rows}, {links.rows}].")
+        raise ConfigError(
+            f"Bernoulli.links has shape {table.shape}; give one number, or [{links.rows}, {links.rows}]."
+        )
     one_coin = links.coin != links.dst * links.rows + links.src
     uneven = np.flatnonzero(one_coin & (table[links.dst, links.src] != table[links.src, links.dst]))
     if len(uneven):

@@ -11,7 +11,14 @@ from scipy.special import betaincinv, log_ndtr, ndtri_exp
 
 from ..core import ConfigError
 
-__all__ = ["DISTRIBUTIONS", "Beta", "BimodalTruncatedNormal", "Distribution", "TruncatedNormal", "Uniform"]
+__all__ = [
+    "DISTRIBUTIONS",
+    "Beta",
+    "BimodalTruncatedNormal",
+    "Distribution",
+    "TruncatedNormal",
+    "Uniform",
+]
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +60,9 @@ class Uniform:
 
     def __post_init__(self) -> None:
         if not 0 <= self.low <= self.high <= 1:
-            raise ConfigError(f"Uniform needs 0 <= low <= high <= 1, found {self.low} and {self.high}.")
+            raise ConfigError(
+                f"Uniform needs 0 <= low <= high <= 1, found {self.low} and {self.high}."
+            )
 
     def sample(self, u: Floats) -> Floats:
         """The draws leave out 1, so counting down from `high` leaves out `low`."""
@@ -75,7 +84,9 @@ class TruncatedNormal:
         """By the inverse of the distribution function."""
         # In logarithms and in the lower tail: far from the mean, the distribution function itself is 0 or 1 to the last bit.
         side = -1 if self.mean < 0.5 else 1
-        low, high = (log_ndtr(end) for end in sorted(side * (end - self.mean) / self.std for end in (0, 1)))
+        low, high = (
+            log_ndtr(end) for end in sorted(side * (end - self.mean) / self.std for end in (0, 1))
+        )
         v = u[:, 0] if side > 0 else 1 - u[:, 0]
         with np.errstate(divide="ignore"):
             chance = np.logaddexp(low, np.log(v) + high + np.log1p(-np.exp(low - high)))
@@ -96,7 +107,9 @@ class BimodalTruncatedNormal:
 
     def sample(self, u: Floats) -> Floats:
         """The second uniform chooses the mode."""
-        first, second = (TruncatedNormal(mean, self.std).sample(u) for mean in (self.mean1, self.mean2))
+        first, second = (
+            TruncatedNormal(mean, self.std).sample(u) for mean in (self.mean1, self.mean2)
+        )
         return np.where(u[:, 1] < 0.5, first, second)
 
 

@@ -39,7 +39,11 @@ class FixedActivity:
 
     def link_probability(self, t: int, layer: str) -> Floats:
         """b_ij = 1, or that of the resources."""
-        return self._of_links[layer] if self._resources is None else self._resources.link_probability(t, layer)
+        return (
+            self._of_links[layer]
+            if self._resources is None
+            else self._resources.link_probability(t, layer)
+        )
 
 
 @dataclass(frozen=True)
@@ -107,12 +111,16 @@ class Cycle:
         if self.period not in ("D+1", "D"):
             raise ConfigError(f"Cycle.period must be 'D+1' or 'D', found '{self.period}'.")
         if self.D is None and self.resources is None:
-            raise ConfigError("Cycle has neither D nor resources to take it from. Give D, or a schedule such as Bernoulli.")
+            raise ConfigError(
+                "Cycle has neither D nor resources to take it from. Give D, or a schedule such as Bernoulli."
+            )
 
     @classmethod
     def planned(cls, plan: CyclePlan, resources: Schedule) -> Cycle:
         """The cycle a preset asks for, on the resources it was given."""
-        return cls(plan.D, plan.rounding, plan.sgd_while_aggregating, plan.period, resources, plan.opens)
+        return cls(
+            plan.D, plan.rounding, plan.sgd_while_aggregating, plan.period, resources, plan.opens
+        )
 
     def local_rounds(self, resources: Activity | None) -> int:
         """D."""
@@ -120,7 +128,9 @@ class Cycle:
             return self.D or 1
         mean = float(np.mean(1 / resources.node_probability(0)))
         # 1 / d is rounded, so a mean that is a whole number may come out a hair above it.
-        return max(1, math.floor(mean + 1e-9) if self.rounding == "floor" else math.ceil(mean - 1e-9))
+        return max(
+            1, math.floor(mean + 1e-9) if self.rounding == "floor" else math.ceil(mean - 1e-9)
+        )
 
     def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
         """All links once in a period, all clients in its other rounds."""
@@ -145,7 +155,12 @@ class Cycle:
         def aggregates(t: int) -> bool:
             return t > 0 and (t - self.opens) % period == 0
 
-        return _when(network, lambda t: self.sgd_while_aggregating or not aggregates(t), aggregates, resources)
+        return _when(
+            network,
+            lambda t: self.sgd_while_aggregating or not aggregates(t),
+            aggregates,
+            resources,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +188,9 @@ class Explicit:
         return FixedActivity(network, lambda t: every_row if nodes is None else nodes(t), fires)
 
 
-def recorded(what: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Callable[[int], Bools] | None:
+def recorded(
+    what: str, given: ArrayLike | None, shape: tuple[int, ...]
+) -> Callable[[int], Bools] | None:
     """An activity that was written down, as a function of the round; None stays None."""
     if given is None:
         return None
@@ -201,11 +218,20 @@ def recorded_at(what: str, table: Bools) -> Callable[[int], Bools]:
 
 
 def _when(
-    network: Network, computes: Callable[[int], bool], talks: Callable[[int], bool], resources: Activity | None = None
+    network: Network,
+    computes: Callable[[int], bool],
+    talks: Callable[[int], bool],
+    resources: Activity | None = None,
 ) -> FixedActivity:
     """All rows when `computes`, all links when `talks`. The arrays are shared, so that mixing can see nothing changed."""
     rows = {flag: np.full(network.clients, flag) for flag in (False, True)}
-    links = {name: {flag: np.full(len(layer), flag) for flag in (False, True)} for name, layer in network.layers.items()}
+    links = {
+        name: {flag: np.full(len(layer), flag) for flag in (False, True)}
+        for name, layer in network.layers.items()
+    }
     return FixedActivity(
-        network, lambda t: rows[bool(computes(t))], lambda t, layer: links[layer][bool(talks(t))], resources
+        network,
+        lambda t: rows[bool(computes(t))],
+        lambda t, layer: links[layer][bool(talks(t))],
+        resources,
     )

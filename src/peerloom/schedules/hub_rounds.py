@@ -30,13 +30,17 @@ class HubRounds:
 
     def __post_init__(self) -> None:
         if self.tau < 1 or self.q < 1:
-            raise ConfigError(f"HubRounds needs tau >= 1 and q >= 1; found {self.tau} and {self.q}.")
+            raise ConfigError(
+                f"HubRounds needs tau >= 1 and q >= 1; found {self.tau} and {self.q}."
+            )
         Bernoulli(nodes=self.nodes)  # says what is wrong with them
 
     def bind(self, network: Network, draws: Draws) -> SplitActivity:
         """Coins for the workers, fixed periods for the layers."""
         if set(network.layers) != {"up", "across", "down"}:
-            raise ConfigError(f"HubRounds is for graphs with hubs, but '{network.name}' has {', '.join(network.layers)}.")
+            raise ConfigError(
+                f"HubRounds is for graphs with hubs, but '{network.name}' has {', '.join(network.layers)}."
+            )
 
         def fires(t: int, layer: str) -> NDArray[np.bool_]:
             return np.full(len(network.layers[layer]), t > 0 and t % self._period(layer) == 0)

@@ -52,14 +52,20 @@ def from_seconds(network: Network, gradient: Floats, message: Mapping[str, Float
 
 def is_measured(schedule: Any) -> bool:
     """Whether a schedule, or a part of it, waits to be measured."""
-    return isinstance(schedule, Measured) or any(is_measured(value) for value in _parts(schedule).values())
+    return isinstance(schedule, Measured) or any(
+        is_measured(value) for value in _parts(schedule).values()
+    )
 
 
 def with_measured(schedule: Schedule, found: Schedule) -> Schedule:
     """The schedule with what was found in the place of every `Measured`, also within `Split` and `Cycle`."""
     if isinstance(schedule, Measured):
         return found
-    changed = {name: with_measured(part, found) for name, part in _parts(schedule).items() if is_measured(part)}
+    changed = {
+        name: with_measured(part, found)
+        for name, part in _parts(schedule).items()
+        if is_measured(part)
+    }
     return replace(schedule, **changed) if changed else schedule  # type: ignore[type-var]
 
 
@@ -76,4 +82,8 @@ def _parts(schedule: Any) -> dict[str, Any]:
     if not is_dataclass(schedule):
         return {}
     found = {field.name: getattr(schedule, field.name) for field in fields(schedule)}
-    return {name: value for name, value in found.items() if is_dataclass(value) and isinstance(value, Schedule)}
+    return {
+        name: value
+        for name, value in found.items()
+        if is_dataclass(value) and isinstance(value, Schedule)
+    }

@@ -28,7 +28,11 @@ class OneEdge:
 
         def fires(t: int, layer: str) -> Bools:
             links, known = network.layers[layer], coins[layer]
-            chosen = known[int(draws(f"one edge/{layer}", t, _ALL)[0, 0] * len(known))] if len(known) else -1
+            chosen = (
+                known[int(draws(f"one edge/{layer}", t, _ALL)[0, 0] * len(known))]
+                if len(known)
+                else -1
+            )
             return np.asarray(links.coin == chosen)
 
         return _computing_always(network, fires)
@@ -39,7 +43,8 @@ class OneEdge:
             coins=None,
             period=dict.fromkeys(network.layers, 1),
             links={
-                name: np.full(len(links), 1 / max(1, len(np.unique(links.coin)))) for name, links in network.layers.items()
+                name: np.full(len(links), 1 / max(1, len(np.unique(links.coin))))
+                for name, links in network.layers.items()
             },
             nodes=np.ones(network.clients),
             fair=True,
@@ -119,7 +124,9 @@ class Epidemic:
                     f"Epidemic sends from anyone to anyone, but '{network.name}' has not all links. Use 'complete'."
                 )
             if self.s >= links.rows:
-                raise ConfigError(f"Epidemic.s must be below the number of clients, {links.rows}; found {self.s}.")
+                raise ConfigError(
+                    f"Epidemic.s must be below the number of clients, {links.rows}; found {self.s}."
+                )
         pick = self._regular if self.oracle else self._own
         return _computing_always(network, lambda t, layer: pick(t, network.layers[layer], draws))
 

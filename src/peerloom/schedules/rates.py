@@ -94,11 +94,15 @@ def rates_of(schedule: Schedule, network: Network, draws: Draws, span: Span) -> 
     )
 
 
-def all_together(network: Network, period: dict[str, int], nodes: Floats | None = None) -> ActivityRates:
+def all_together(
+    network: Network, period: dict[str, int], nodes: Floats | None = None
+) -> ActivityRates:
     """All links of a layer fire together, every `period` rounds; all clients compute, or as often as `nodes` says."""
     ones = {name: np.ones(len(links)) for name, links in network.layers.items()}
     links = {name: values / period[name] for name, values in ones.items()}
-    return ActivityRates(ones, period, links, np.ones(network.clients) if nodes is None else nodes, fair=True)
+    return ActivityRates(
+        ones, period, links, np.ones(network.clients) if nodes is None else nodes, fair=True
+    )
 
 
 def observed_nodes(activity: Activity, network: Network, rounds: int) -> Floats:
@@ -113,5 +117,6 @@ def observed_links(activity: Activity, network: Network, rounds: int) -> dict[st
     if not rounds:
         return {name: np.ones(len(links)) for name, links in network.layers.items()}
     return {
-        name: np.asarray(np.mean([activity.links(t, name) for t in range(1, rounds + 1)], axis=0)) for name in network.layers
+        name: np.asarray(np.mean([activity.links(t, name) for t in range(1, rounds + 1)], axis=0))
+        for name in network.layers
     }

@@ -32,17 +32,23 @@ class Record:
         self._able: dict[str, NDArray[Any]] = {}
         if measured is not None:
             self._able = {"able/nodes": measured.node_probability(0)}
-            self._able |= {f"able/links/{name}": measured.link_probability(0, name) for name in network.layers}
+            self._able |= {
+                f"able/links/{name}": measured.link_probability(0, name) for name in network.layers
+            }
         self._nodes: list[Packed] = []
         self._links: dict[str, list[Packed]] = {name: [] for name in network.layers}
-        self._ends = {name: np.stack([links.src, links.dst]) for name, links in network.layers.items()}
+        self._ends = {
+            name: np.stack([links.src, links.dst]) for name, links in network.layers.items()
+        }
 
     @classmethod
     def of(cls, network: Network, activity: Activity, rounds: int) -> Record:
         """Rounds 0 to `rounds` of a run that followed its schedule to the letter."""
         record = cls(network)
         for t in range(rounds + 1):
-            record.note(activity.nodes(t), {name: activity.links(t, name) for name in network.layers})
+            record.note(
+                activity.nodes(t), {name: activity.links(t, name) for name in network.layers}
+            )
         return record
 
     def note(self, nodes: Bools, links: Mapping[str, Bools]) -> None:
@@ -77,7 +83,9 @@ class Replay:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 tables = {name: file[name] for name in file.files}
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise DataError(f"{path} holds no record of a run ({error}). `peerloom run FILE --record` makes one.") from error
+            raise DataError(
+                f"{path} holds no record of a run ({error}). `peerloom run FILE --record` makes one."
+            ) from error
         for name, links in network.layers.items():
             ends = np.stack([links.src, links.dst])
             if f"ends/{name}" not in tables or not np.array_equal(tables[f"ends/{name}"], ends):
@@ -86,10 +94,14 @@ class Replay:
                 )
         nodes = recorded_at("Replay.nodes", _opened(tables["nodes"], network.clients))
         links_at = {
-            name: recorded_at(f"Replay.links of layer {name}", _opened(tables[f"links/{name}"], len(links)))
+            name: recorded_at(
+                f"Replay.links of layer {name}", _opened(tables[f"links/{name}"], len(links))
+            )
             for name, links in network.layers.items()
         }
-        return FixedActivity(network, nodes, lambda t, layer: links_at[layer](t), _able(tables, network, draws))
+        return FixedActivity(
+            network, nodes, lambda t, layer: links_at[layer](t), _able(tables, network, draws)
+        )
 
 
 def _able(tables: dict[str, NDArray[Any]], network: Network, draws: Draws) -> Activity | None:

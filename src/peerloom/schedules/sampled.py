@@ -32,11 +32,17 @@ class Sampled:
     def __post_init__(self) -> None:
         periods = np.asarray(self.kappa)
         if not np.issubdtype(periods.dtype, np.integer) or (periods < 1).any():
-            raise ConfigError(f"Sampled.kappa must be whole numbers of at least 1 round, found {self.kappa!r}.")
+            raise ConfigError(
+                f"Sampled.kappa must be whole numbers of at least 1 round, found {self.kappa!r}."
+            )
         if not 0 < self.fraction <= 1:
-            raise ConfigError(f"Sampled.fraction must be above 0 and at most 1, found {self.fraction}.")
+            raise ConfigError(
+                f"Sampled.fraction must be above 0 and at most 1, found {self.fraction}."
+            )
         if self.upto is not None and (periods.ndim or self.upto < periods):
-            raise ConfigError(f"Sampled.upto must be at least kappa, one number; found {self.upto} for {self.kappa!r}.")
+            raise ConfigError(
+                f"Sampled.upto must be at least kappa, one number; found {self.upto} for {self.kappa!r}."
+            )
 
     def periods(self, rows: int, draws: Draws) -> NDArray[np.int64]:
         """kappa_i of every client."""
@@ -44,7 +50,9 @@ class Sampled:
             u = draws.once("sampled/kappa", np.arange(rows))[:, 0]
             return np.asarray(self.kappa + np.floor(u * (self.upto - self.kappa + 1)), np.int64)  # type: ignore[operator]
         if np.ndim(self.kappa) and np.shape(self.kappa) != (rows,):
-            raise ConfigError(f"Sampled.kappa has shape {np.shape(self.kappa)} for {rows} clients. Give one for each.")
+            raise ConfigError(
+                f"Sampled.kappa has shape {np.shape(self.kappa)} for {rows} clients. Give one for each."
+            )
         return np.broadcast_to(np.asarray(self.kappa, np.int64), rows)
 
     def heard(self, links: Links) -> NDArray[np.int64]:
@@ -59,7 +67,8 @@ class Sampled:
             coins=None,
             period=dict.fromkeys(network.layers, 1),
             links={
-                name: (heard[name] / links.in_degree.clip(1) / kappa)[links.dst] for name, links in network.layers.items()
+                name: (heard[name] / links.in_degree.clip(1) / kappa)[links.dst]
+                for name, links in network.layers.items()
             },
             nodes=np.ones(network.clients),
             fair=True,
@@ -79,7 +88,9 @@ class Sampled:
             rank = np.empty(len(u), np.int64)
             rank[order] = np.arange(len(u))
             rank -= np.searchsorted(links.dst, links.dst)  # links are sorted by receiver
-            return np.asarray((rank < wanted[layer][links.dst]) & (max(t - 1, 0) % kappa[links.dst] == 0))
+            return np.asarray(
+                (rank < wanted[layer][links.dst]) & (max(t - 1, 0) % kappa[links.dst] == 0)
+            )
 
         return FixedActivity(network, lambda t: every_row, fires)
 
@@ -98,7 +109,9 @@ class Split:
     def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
         """Those of the two halves."""
         links, nodes = (rates_of(half, network, draws, span) for half in (self.links, self.nodes))
-        return replace(links, nodes=nodes.nodes, fair=nodes.fair, redraw=links.redraw or nodes.redraw)
+        return replace(
+            links, nodes=nodes.nodes, fair=nodes.fair, redraw=links.redraw or nodes.redraw
+        )
 
 
 class SplitActivity:

@@ -40,11 +40,15 @@ class Waiting:
     def bind(self, network: Network, draws: Draws) -> FixedActivity:
         """The coins say who could finish; the rest follows from the slots before."""
         if set(network.layers) != {"up", "across", "down"}:
-            raise ConfigError(f"Waiting is for graphs with hubs, but '{network.name}' has {', '.join(network.layers)}.")
+            raise ConfigError(
+                f"Waiting is for graphs with hubs, but '{network.name}' has {', '.join(network.layers)}."
+            )
         coins = Bernoulli(nodes=self.nodes).bind(network, draws)
         story = _Story(network, coins, self.tau, self.q)
 
-        def fires(t: int, layer: str) -> Bools:  # hubs that average hear their workers and answer them
+        def fires(
+            t: int, layer: str
+        ) -> Bools:  # hubs that average hear their workers and answer them
             links, (_, hubs, top) = network.layers[layer], story.at(t)
             if layer == "across":
                 return np.full(len(links), top)
@@ -65,7 +69,9 @@ class _Story:
         self._done = np.zeros(network.clients, np.int64)  # gradients of the current period
         self._averages = np.zeros(network.hubs, np.int64)  # of the current top period
         nobody, none = np.zeros(network.clients, bool), np.zeros(network.hubs, bool)
-        self._slots: list[tuple[Bools, Bools, bool]] = [(nobody, none, False)]  # who computed, which hubs averaged, the top
+        self._slots: list[tuple[Bools, Bools, bool]] = [
+            (nobody, none, False)
+        ]  # who computed, which hubs averaged, the top
 
     def at(self, t: int) -> tuple[Bools, Bools, bool]:
         """Who computes in slot t, which hubs average their workers, and whether the hubs average among each other."""

@@ -75,7 +75,7 @@ def advise(
 
     >>> import peerloom as pl
     >>> problem = pl.problems.Quadratic(A=[[[1.0]]] * 4, b=[[0.0], [1.0], [2.0], [3.0]])
-    >>> found = advise(pl.Experiment(pl.graphs.ring(4), problem, pl.algorithms.DGD(lr=0.01)))
+    >>> found = advise(pl.Experiment(pl.graphs.ring(4), problem, pl.rules.DGD(lr=0.01)))
     >>> found.coverage.theorem, round(found.contraction.per_round, 4), found.rounds_to_agree
     ('DSpodFL, Theorem 4.11 (strongly convex)', 0.1111, 7)
     """

@@ -26,7 +26,7 @@ from .matrices import (
     pull_contraction,
     top_off,
 )
-from .rules import carried_share, mixings_of
+from .rule_facts import carried_share, mixings_of
 
 __all__ = ["ENOUGH", "Contraction", "contraction", "hub_matrix", "pull_rate", "rounds_to_agree"]
 

@@ -49,7 +49,7 @@ def costs(exp: Experiment, rates: ActivityRates) -> Costs:
     transmission = sum(
         float(
             (rates.links[name] * len(sent[name]) / resources.link_probability(1, name))
-            @ links.share
+            @ links.inverse_in_degree
         )
         / links.rows
         for name, links in network.layers.items()

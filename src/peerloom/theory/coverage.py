@@ -17,7 +17,7 @@ from .activity_rates import ActivityRates
 from .constants import Constants
 from .contraction import Contraction
 from .exact import Floor
-from .rules import family_of
+from .rule_facts import family_of
 
 __all__ = ["THEOREMS", "Coverage", "Theorem", "cover", "step_of"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..core import Draws, Links, uniform
 from ..experiment import Experiment
 from .activity_rates import ActivityRates
-from .rules import carried_share
+from .rule_facts import carried_share
 
 __all__ = ["Mixing", "drawn_rate"]
 
@@ -86,7 +86,7 @@ class _Layer:
         mass, total = (np.asarray(self._into @ some) for some in terms)
         if combines == "pull":
             return np.asarray(total + (1 - mass) * x)
-        if combines == "share":
+        if combines == "equal_average":
             return np.asarray((total + x) / (1 + mass))
         return np.asarray(np.where(mass > 0, total / np.maximum(mass, 1), x))
 

@@ -18,7 +18,7 @@ from .constants import Constants
 from .contraction import Contraction, rounds_to_agree
 from .coverage import Coverage
 from .graph_facts import GraphFacts, strong_parts
-from .rules import family_of
+from .rule_facts import family_of
 
 __all__ = ["Finding", "findings"]
 

@@ -43,7 +43,7 @@ def stochastic_layers(exp: Experiment) -> tuple[Stochastic, ...]:
     for name in exp.algorithm.needs.layers:
         links = exp.graph.layers[name]
         if exp.algorithm.needs.combines == "average":
-            even = bool(np.allclose(np.bincount(links.src, links.share, links.rows), 1))
+            even = bool(np.allclose(np.bincount(links.src, links.inverse_in_degree, links.rows), 1))
             found.append(Stochastic(name, "neighbours", True, even, even and links.symmetric, 0.0))
             continue
         received, even = _sums(links, links.a, links.dst, links.src)

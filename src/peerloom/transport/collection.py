@@ -63,7 +63,9 @@ class Collection:
             self.answers[want] = None
             return True
         answer = inbox.look(want.round, want.mix_index)
-        gone = not edge.up and now >= edge.since + table.settings.wait  # the very moment that `patience` names
+        gone = (
+            not edge.up and now >= edge.since + table.settings.wait
+        )  # the very moment that `patience` names
         if answer is None and not gone and (want.round, want.mix_index) >= inbox.floor:
             return False
         self._settle(want, answer)
@@ -94,7 +96,13 @@ class Collection:
             if want.peer not in self._told:
                 self._told[want.peer] = want
                 edge = table.edges["in", want.peer]
-                link = "its link is up" if edge.up else f"its link is down for {table.clock() - edge.since:.1f} s"
-                text = f"{table.name(want.peer)} is late: {seconds:.1f} s, round {want.round}, {link}"
+                link = (
+                    "its link is up"
+                    if edge.up
+                    else f"its link is down for {table.clock() - edge.since:.1f} s"
+                )
+                text = (
+                    f"{table.name(want.peer)} is late: {seconds:.1f} s, round {want.round}, {link}"
+                )
                 lines.append((want.peer, text))
         return lines

@@ -29,7 +29,9 @@ _log = logging.getLogger("peerloom.transport")
 class Connector:
     """Brings about connections with all peers that are wanted, and hands each to `add`."""
 
-    def __init__(self, table: LinkTable, credentials: Credentials, add: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, table: LinkTable, credentials: Credentials, add: Callable[[Connection], None]
+    ) -> None:
         self._table, self._credentials, self._add = table, credentials, add
         self._change = threading.Condition(table.lock)
         self._wanted: list[str] = []
@@ -69,7 +71,9 @@ class Connector:
                     peer = self._wanted.pop()
                     if peer not in self._threads and self._missing(peer):
                         name = f"to-{self._table.name(peer)}"
-                        thread = threading.Thread(target=self._run, args=(peer,), name=name, daemon=True)
+                        thread = threading.Thread(
+                            target=self._run, args=(peer,), name=name, daemon=True
+                        )
                         self._threads[peer] = thread
                         thread.start()
                 self._change.wait()

@@ -28,7 +28,17 @@ __all__ = ["Conversation", "RefusedByPeerError", "State"]
 
 State = Literal["greeting", "expecting", "up", "leaving", "closed"]
 
-_TALK = (Kind.DATA, Kind.MORE, Kind.SKIP, Kind.ACK, Kind.REFUSE, Kind.PING, Kind.PONG, Kind.ROSTER, Kind.BYE)
+_TALK = (
+    Kind.DATA,
+    Kind.MORE,
+    Kind.SKIP,
+    Kind.ACK,
+    Kind.REFUSE,
+    Kind.PING,
+    Kind.PONG,
+    Kind.ROSTER,
+    Kind.BYE,
+)
 MAY_COME: dict[State, tuple[Kind, ...]] = {
     "greeting": (Kind.HELLO_OK, Kind.REFUSE),
     "expecting": (Kind.HELLO,),
@@ -39,7 +49,9 @@ MAY_COME: dict[State, tuple[Kind, ...]] = {
 """What the other side may say in each state; anything else ends the connection."""
 
 _NS = 1_000_000_000
-_MOST_ANSWERS = 1024  # more than what comes with one read can ask for: who asks on without reading is cut off
+_MOST_ANSWERS = (
+    1024  # more than what comes with one read can ask for: who asks on without reading is cut off
+)
 
 
 class RefusedByPeerError(ConnectionError):
@@ -63,13 +75,17 @@ class Conversation:
             self._in_edge: Edge | None = table.edges.get(("in", peer))
             self.sender = None
             if self._out_edge is not None:
-                self.sender = Sender(table.outboxes[peer], self._out_edge, table.incarnation, settings.heartbeat)
+                self.sender = Sender(
+                    table.outboxes[peer], self._out_edge, table.incarnation, settings.heartbeat
+                )
             self.receiver = None if self._in_edge is None else Receiver(table, peer)
         self._parser = Parser(self._admit)
         self.buffer = self._parser.buffer
         self._answers, self._pieces = deque[bytes](), deque[bytes | memoryview]()
         self._out = memoryview(b"")
-        self._spoke = self._heard = now  # when something was last said other than an answer, and when anything was heard
+        self._spoke = self._heard = (
+            now  # when something was last said other than an answer, and when anything was heard
+        )
         self._patience = settings.dead
         # The stamp of a PING that has no answer yet, when it left, and whether its answer has no parcels to wait for.
         self._asked: tuple[int, float, bool] | None = None
@@ -91,7 +107,9 @@ class Conversation:
         except FrameError as error:
             # A later version may still read this answer, and tell its people.
             if error.reason == "protocol_version" and self.state == "expecting":
-                self._answers.append(encode(Kind.REFUSE, {"seq": 0, "why": error.reason, "room": 0}))
+                self._answers.append(
+                    encode(Kind.REFUSE, {"seq": 0, "why": error.reason, "room": 0})
+                )
             raise
 
     def _admit(self, head: Head, header: dict[str, Any]) -> memoryview | None:
@@ -142,7 +160,9 @@ class Conversation:
             with self._table.lock:
                 answer = receiver.skip(frame.header)
         else:
-            arrival = receiver.gathered(frame)  # which judges a whole body: others need not wait for that
+            arrival = receiver.gathered(
+                frame
+            )  # which judges a whole body: others need not wait for that
             if arrival is None:
                 return
             with self._table.lock:
@@ -209,7 +229,9 @@ class Conversation:
         return 0 if self.receiver is None else self.receiver.room()
 
     def _time(self, seconds: float) -> None:
-        seconds = min(seconds, self._table.settings.dead)  # who answers late must not be waited for ever longer
+        seconds = min(
+            seconds, self._table.settings.dead
+        )  # who answers late must not be waited for ever longer
         for edge in self.edges:
             edge.rtt = seconds if edge.rtt is None else 0.875 * edge.rtt + 0.125 * seconds
             self._patience = max(self._table.settings.dead, 10 * edge.rtt)
@@ -260,7 +282,10 @@ class Conversation:
 
     def _ping(self, now: float) -> bytes:
         stamp = int(now * _NS)
-        self._asked, self._spoke = (stamp, now, self.sender is None or not self.sender.unsettled), now
+        self._asked, self._spoke = (
+            (stamp, now, self.sender is None or not self.sender.unsettled),
+            now,
+        )
         if self.sender is not None:
             self.sender.ask_all()
         return encode(Kind.PING, {"stamp": stamp})
@@ -281,7 +306,9 @@ class Conversation:
     def deadline(self) -> float:
         """When `tick` is to be called at the latest."""
         due = self._heard + self._patience
-        if self.state == "up" and not self._out:  # while the driver cannot write, nothing else can be said
+        if (
+            self.state == "up" and not self._out
+        ):  # while the driver cannot write, nothing else can be said
             if self._asked is None or self.receiver is not None:
                 due = min(due, self._spoke + self._table.settings.heartbeat)
             if self.sender is not None and self.sender.held_until:

@@ -187,7 +187,9 @@ class TlsDriver:
                 return
             for conversation in table.greetings.all():
                 if not table.linked(conversation.peer) or not conversation.fits():
-                    conversation.leave("removed" if not table.linked(conversation.peer) else "rewired")
+                    conversation.leave(
+                        "removed" if not table.linked(conversation.peer) else "rewired"
+                    )
                     late = threading.Timer(_GOODBYE, self._cut, (conversation,))
                     late.daemon = True
                     late.start()

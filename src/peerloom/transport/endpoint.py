@@ -61,7 +61,16 @@ class Endpoint:
             assert book.current is not None
             incarnation = self._folder.next_incarnation()
             chosen = settings or Settings()
-            table = LinkTable(identity.id, book.current, run, incarnation, chosen, time.monotonic, on_event, history)
+            table = LinkTable(
+                identity.id,
+                book.current,
+                run,
+                incarnation,
+                chosen,
+                time.monotonic,
+                on_event,
+                history,
+            )
             table.keep = book.offer
             self._build(table, TlsDriver(table, Credentials(identity), listen), self._folder.close)
             table.consider(roster)  # one of a later epoch than the run's
@@ -79,7 +88,12 @@ class Endpoint:
     def _build(self, table: LinkTable, driver: Driver, release: Callable[[], None]) -> None:
         self._table, self._driver, self._release = table, driver, release
         self._unwoken: list[str] | None = None  # whom parcels wait for that are being sent together
-        table.record("start", incarnation=table.incarnation, version=table.roster.version, epoch=table.roster.epoch)
+        table.record(
+            "start",
+            incarnation=table.incarnation,
+            version=table.roster.version,
+            epoch=table.roster.epoch,
+        )
 
     # -- life
 
@@ -96,7 +110,12 @@ class Endpoint:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     @property
@@ -126,7 +145,9 @@ class Endpoint:
 
     # -- sending
 
-    def send(self, peer: str, parcel: Parcel, mode: Mode = "ordered", repeat: bool = False) -> Receipt:
+    def send(
+        self, peer: str, parcel: Parcel, mode: Mode = "ordered", repeat: bool = False
+    ) -> Receipt:
         """Queue a parcel for a neighbour; returns at once."""
         table, parcel = self._table, parcel.frozen()
         channel = table.run.channels.get(parcel.channel)
@@ -140,7 +161,9 @@ class Endpoint:
             self._go_on()
             if table.closed("out", peer):
                 return Receipt(peer, "refused", "no_link")
-            receipt = self._outbox(peer).put(parcel, mode, table.roster.epoch, table.clock(), repeat)
+            receipt = self._outbox(peer).put(
+                parcel, mode, table.roster.epoch, table.clock(), repeat
+            )
             if self._unwoken is not None:
                 self._unwoken.append(peer)
                 return receipt
@@ -165,7 +188,10 @@ class Endpoint:
         if self._unwoken is None:
             return
         with self._table.lock:
-            peers, self._unwoken = self._unwoken or [], None if last or self._unwoken is None else []
+            peers, self._unwoken = (
+                self._unwoken or [],
+                None if last or self._unwoken is None else [],
+            )
             for peer in peers:
                 self._table.wake(peer)
         self._driver.push()
@@ -208,7 +234,11 @@ class Endpoint:
 
     def _press(self, receipts: list[Receipt] | None) -> None:
         """Let links ask at once for the answers that are waited for."""
-        awaited = None if receipts is None else {receipt.peer for receipt in receipts if receipt.outcome == "pending"}
+        awaited = (
+            None
+            if receipts is None
+            else {receipt.peer for receipt in receipts if receipt.outcome == "pending"}
+        )
         for peer, outbox in self._table.outboxes.items():
             if outbox.tally.pending and (awaited is None or peer in awaited):
                 outbox.press()
@@ -229,7 +259,9 @@ class Endpoint:
         wanted = Wanted(peer, round, mix_index)
         return self.receive_all([wanted], deadline_seconds)[wanted]
 
-    def receive_all(self, wanted: list[Wanted], deadline_seconds: float, known: int | None = None) -> dict[Wanted, Answer]:
+    def receive_all(
+        self, wanted: list[Wanted], deadline_seconds: float, known: int | None = None
+    ) -> dict[Wanted, Answer]:
         """The same for many at once: returns as soon as each is there, skipped or given up.
 
         Who says which version of the roster it knows is also told at once of a newer one, by what there is till then.
@@ -250,12 +282,16 @@ class Endpoint:
                 self._driver.push()  # peers that waited for room
                 return collection.answers
 
-    def expect(self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None) -> None:
+    def expect(
+        self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None
+    ) -> None:
         """This peer goes on at this round; what came for earlier ones, if it is started already, is dropped."""
         with self._table.lock:
             self._table.want = round
             for peer, inbox in self._table.inboxes.items():
-                self._table.edges["in", peer].frames["stale"] += inbox.expect(round, (missed or {}).get(peer, ()))
+                self._table.edges["in", peer].frames["stale"] += inbox.expect(
+                    round, (missed or {}).get(peer, ())
+                )
             self._table.make_room()  # a peer may wait for room that older parcels took
         self._driver.push()
 

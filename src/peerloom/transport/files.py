@@ -11,10 +11,19 @@ from pathlib import Path
 
 from ..errors import PeerError
 
-__all__ = ["StateFolder", "append_lines", "is_locked", "read_lines", "refuse_loose_permissions", "write_whole"]
+__all__ = [
+    "StateFolder",
+    "append_lines",
+    "is_locked",
+    "read_lines",
+    "refuse_loose_permissions",
+    "write_whole",
+]
 
 
-def write_whole(path: Path, *parts: bytes | memoryview, mode: int = 0o644, durable: bool = True) -> None:
+def write_whole(
+    path: Path, *parts: bytes | memoryview, mode: int = 0o644, durable: bool = True
+) -> None:
     """Write a file so that a reader, or a crash, finds the old content or the new one, never a part.
 
     Without `durable` that is promised to readers only: for what is worth nothing after a power cut.
@@ -79,7 +88,9 @@ def refuse_loose_permissions(path: Path) -> None:
             "otherwise make a new identity."
         )
     if found.st_uid != os.geteuid():
-        raise PeerError(f"{path} belongs to user {found.st_uid}, not to the user who runs this peer ({os.geteuid()}).")
+        raise PeerError(
+            f"{path} belongs to user {found.st_uid}, not to the user who runs this peer ({os.geteuid()})."
+        )
 
 
 def is_locked(folder: Path) -> bool:
@@ -108,7 +119,9 @@ class StateFolder:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise PeerError(f"{folder} is in use by another process of this peer. Stop that one first.") from None
+            raise PeerError(
+                f"{folder} is in use by another process of this peer. Stop that one first."
+            ) from None
 
     def next_incarnation(self) -> int:
         """One more than last time, on disk before it is used: (incarnation, seq) must never repeat."""
@@ -116,7 +129,9 @@ class StateFolder:
         try:
             last = int(path.read_text()) if path.exists() else 0
         except ValueError:
-            raise PeerError(f"{path} does not hold a number. Remove the whole folder: the peer then joins as new.") from None
+            raise PeerError(
+                f"{path} does not hold a number. Remove the whole folder: the peer then joins as new."
+            ) from None
         write_whole(path, f"{last + 1}\n".encode(), mode=0o600)
         return last + 1
 

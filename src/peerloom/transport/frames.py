@@ -45,7 +45,9 @@ _SEAL = struct.Struct("!Q")
 _MAGIC = b"PLM1"
 PREFIX_LENGTH = _PREFIX.size
 VERSION = 5
-SEGMENT = 1 << 18  # bytes of a body in one frame: answers and rosters pass between those of a longer one
+SEGMENT = (
+    1 << 18
+)  # bytes of a body in one frame: answers and rosters pass between those of a longer one
 _LONGEST_HEADER = 4096
 _LARGEST_COUNT = 2**63 - 1
 
@@ -163,11 +165,15 @@ def digest_of(packed: bytes, body_length: int) -> xxhash.xxh3_64:
     return xxhash.xxh3_64(packed, seed=body_length)
 
 
-def begin(kind: Kind, header: Mapping[str, Any], body_length: int = 0) -> tuple[bytes, xxhash.xxh3_64]:
+def begin(
+    kind: Kind, header: Mapping[str, Any], body_length: int = 0
+) -> tuple[bytes, xxhash.xxh3_64]:
     """Prefix and header of a frame, and the digest that its body is to be added to before `seal`."""
     packed: bytes = msgpack.packb(dict(header))
     digest = digest_of(packed, body_length)
-    return _PREFIX.pack(_MAGIC, VERSION, kind, 0, len(packed), body_length, digest.intdigest()) + packed, digest
+    return _PREFIX.pack(
+        _MAGIC, VERSION, kind, 0, len(packed), body_length, digest.intdigest()
+    ) + packed, digest
 
 
 def seal(digest: xxhash.xxh3_64) -> bytes:
@@ -208,7 +214,13 @@ def read_header(head: Head, data: bytes) -> dict[str, Any]:
         raise FrameError("checksum")
     try:
         header = msgpack.unpackb(
-            data, raw=False, max_str_len=128, max_bin_len=0, max_array_len=2, max_map_len=16, max_ext_len=0
+            data,
+            raw=False,
+            max_str_len=128,
+            max_bin_len=0,
+            max_array_len=2,
+            max_map_len=16,
+            max_ext_len=0,
         )
     except (ValueError, msgpack.exceptions.UnpackException):
         raise FrameError("bad_header", kind.name) from None

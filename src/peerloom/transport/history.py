@@ -48,4 +48,6 @@ def read_history(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         except ValueError:
             if number < len(lines):
-                raise DataError(f"{path}, line {number}, is no event. The file was changed after it was written.") from None
+                raise DataError(
+                    f"{path}, line {number}, is no event. The file was changed after it was written."
+                ) from None

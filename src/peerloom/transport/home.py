@@ -75,7 +75,9 @@ class Home:
     def invitations(self) -> InvitationBook:
         """The founder's invitations."""
         if self.founder != self.identity.id:
-            raise PeerError("Only the founder of a federation invites, and this peer is not the founder.")
+            raise PeerError(
+                "Only the founder of a federation invites, and this peer is not the founder."
+            )
         return InvitationBook(self.folder / "invitations.json")
 
     @property
@@ -86,7 +88,9 @@ class Home:
     def trust(self, roster: Roster) -> Home:
         """Accept a roster; the first one decides whom this peer believes from then on."""
         if self.founder and self.founder != roster.founder:
-            raise PeerError("This peer belongs to another federation. Use another folder for this one.")
+            raise PeerError(
+                "This peer belongs to another federation. Use another folder for this one."
+            )
         self._book(roster.founder).offer(roster)
         if not self.founder:
             self._save(roster.founder)

@@ -19,7 +19,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from ..errors import PeerError
 from .files import refuse_loose_permissions, write_whole
 
-__all__ = ["Identity", "certificate_id", "certificate_verifies", "read_id", "self_signed", "short_id", "spelled_id"]
+__all__ = [
+    "Identity",
+    "certificate_id",
+    "certificate_verifies",
+    "read_id",
+    "self_signed",
+    "short_id",
+    "spelled_id",
+]
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _KEY, _CERTIFICATE = "identity.key", "identity.crt"
@@ -45,7 +53,9 @@ class Identity:
             )
         key = ec.generate_private_key(ec.SECP256R1())
         secret = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
         write_whole(folder / _KEY, secret, mode=0o600)
         write_whole(folder / _CERTIFICATE, self_signed(key))
@@ -56,12 +66,16 @@ class Identity:
         """Read the identity of a folder and check that key and certificate belong together."""
         for name in (_KEY, _CERTIFICATE):
             if not (folder / name).is_file():
-                raise PeerError(f"{folder / name} is missing. Make an identity first: peerloom peer init --folder {folder}")
+                raise PeerError(
+                    f"{folder / name} is missing. Make an identity first: peerloom peer init --folder {folder}"
+                )
         refuse_loose_permissions(folder / _KEY)
         certificate = (folder / _CERTIFICATE).read_bytes()
         identity = cls(folder, certificate_id(certificate), certificate)
         if _id_of(identity._private().public_key()) != identity.id:
-            raise PeerError(f"Key and certificate in {folder} do not belong together. Restore both from the same copy.")
+            raise PeerError(
+                f"Key and certificate in {folder} do not belong together. Restore both from the same copy."
+            )
         return identity
 
     @property
@@ -82,7 +96,9 @@ class Identity:
         try:
             key = serialization.load_pem_private_key(self.key_file.read_bytes(), password=None)
         except (ValueError, TypeError):
-            raise PeerError(f"{self.key_file} holds no readable key. Restore it, or make a new identity.") from None
+            raise PeerError(
+                f"{self.key_file} holds no readable key. Restore it, or make a new identity."
+            ) from None
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise PeerError(f"{self.key_file} holds no P-256 key. Make a new identity.")
         return key
@@ -115,12 +131,19 @@ def read_id(text: str) -> str:
     plain = text.upper().replace("-", "").replace(" ", "")
     if len(plain) == 56:
         quarters = [plain[start : start + 14] for start in range(0, 56, 14)]
-        if all(set(quarter) <= set(_ALPHABET) and _check(quarter[:13]) == quarter[13] for quarter in quarters):
+        if all(
+            set(quarter) <= set(_ALPHABET) and _check(quarter[:13]) == quarter[13]
+            for quarter in quarters
+        ):
             return "".join(quarter[:13] for quarter in quarters)
-        raise PeerError(f"'{text}' is no peer id: a check character does not fit. Compare it with the original.")
+        raise PeerError(
+            f"'{text}' is no peer id: a check character does not fit. Compare it with the original."
+        )
     if len(plain) == 52 and set(plain) <= set(_ALPHABET):
         return plain
-    raise PeerError(f"'{text}' is no peer id: it has {len(plain)} characters, not 52 or, with check characters, 56.")
+    raise PeerError(
+        f"'{text}' is no peer id: it has {len(plain)} characters, not 52 or, with check characters, 56."
+    )
 
 
 def short_id(id: str) -> str:
@@ -130,17 +153,25 @@ def short_id(id: str) -> str:
 
 def _public(certificate: bytes) -> ec.EllipticCurvePublicKey:
     try:
-        load = x509.load_pem_x509_certificate if certificate.startswith(b"-----") else x509.load_der_x509_certificate
+        load = (
+            x509.load_pem_x509_certificate
+            if certificate.startswith(b"-----")
+            else x509.load_der_x509_certificate
+        )
         key = load(certificate).public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
-        raise PeerError("This is no readable certificate. Ask its owner for the file identity.crt again.") from None
+        raise PeerError(
+            "This is no readable certificate. Ask its owner for the file identity.crt again."
+        ) from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise PeerError("A peer's certificate must hold a P-256 key, and this one does not.")
     return key
 
 
 def _id_of(key: ec.EllipticCurvePublicKey) -> str:
-    spki = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    spki = key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     return base64.b32encode(hashlib.sha256(spki).digest()).decode().rstrip("=")
 
 
@@ -160,7 +191,9 @@ def _check(quarter: str) -> str:
 def self_signed(key: ec.EllipticCurvePrivateKey, since: datetime.datetime | None = None) -> bytes:
     """A certificate over this key that names nobody but its id; ten years from `since` or now, for both ends of TLS."""
     now = since or datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"peerloom {short_id(_id_of(key.public_key()))}")])
+    name = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, f"peerloom {short_id(_id_of(key.public_key()))}")]
+    )
     usage = dict.fromkeys(
         (
             "content_commitment",

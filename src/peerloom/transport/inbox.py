@@ -52,7 +52,9 @@ class Inbox:
             self._late.append(parcel)
             return "applied"
         if self.missed:
-            self.missed = {missed for missed in self.missed if missed > place}  # parcels come in order: those never will
+            self.missed = {
+                missed for missed in self.missed if missed > place
+            }  # parcels come in order: those never will
         if place < self.floor:
             return "stale"
         self._rounds[place] = parcel
@@ -75,7 +77,9 @@ class Inbox:
             return self._rounds[place]
         if round <= self._skipped:
             return Skipped(round)
-        if any(other > place and p.incarnation == self.last[0] for other, p in self._rounds.items()):
+        if any(
+            other > place and p.incarnation == self.last[0] for other, p in self._rounds.items()
+        ):
             return Skipped(round)
         return None
 
@@ -114,7 +118,9 @@ class Inbox:
         """
         self.missed |= set(missed)
         self.floor = max(self.floor, (round, 0))
-        gone = {place: self._rounds.pop(place) for place in sorted(self._rounds) if place < self.floor}
+        gone = {
+            place: self._rounds.pop(place) for place in sorted(self._rounds) if place < self.floor
+        }
         late = [parcel for place, parcel in gone.items() if place in self.missed]
         self._late += late
         self.missed -= set(gone)

@@ -57,11 +57,18 @@ class Invitation:
             coded = text.removeprefix(_SCHEME)
             content = json.loads(base64.urlsafe_b64decode(coded + "=" * (-len(coded) % 4)))
             founder, address, secret, expires = content
-            if not (isinstance(founder, str) and len(founder) == 52 and isinstance(address, str) and type(expires) is int):
+            if not (
+                isinstance(founder, str)
+                and len(founder) == 52
+                and isinstance(address, str)
+                and type(expires) is int
+            ):
                 raise ValueError("a field has another form")
             invitation = cls(founder, address, bytes.fromhex(secret), expires)
         except (ValueError, TypeError, binascii.Error) as error:
-            raise PeerError(f"This is no invitation: {error}. Copy the whole line that the founder sent.") from None
+            raise PeerError(
+                f"This is no invitation: {error}. Copy the whole line that the founder sent."
+            ) from None
         if address:
             parse_address(address)
         return invitation
@@ -69,10 +76,14 @@ class Invitation:
     def check_time(self, now: float) -> None:
         """Refuse an invitation that is too old."""
         if now >= self.expires:
-            raise PeerError("The invitation has expired. Ask the founder for a new one: peerloom peer invite")
+            raise PeerError(
+                "The invitation has expired. Ask the founder for a new one: peerloom peer invite"
+            )
 
 
-def join_request(identity: Identity, invitation: Invitation, name: str, addresses: tuple[str, ...]) -> bytes:
+def join_request(
+    identity: Identity, invitation: Invitation, name: str, addresses: tuple[str, ...]
+) -> bytes:
     """The newcomer's answer to an invitation."""
     invitation.check_time(time.time())
     content = {
@@ -85,7 +96,10 @@ def join_request(identity: Identity, invitation: Invitation, name: str, addresse
     signed = _canonical(content)
     mac = hmac.new(invitation.secret, signed, "sha256").hexdigest()
     signature = base64.b64encode(identity.sign("join", signed)).decode()
-    return json.dumps({"request": content, "mac": mac, "signature": signature}, indent=1).encode() + b"\n"
+    return (
+        json.dumps({"request": content, "mac": mac, "signature": signature}, indent=1).encode()
+        + b"\n"
+    )
 
 
 class InvitationBook:
@@ -96,16 +110,24 @@ class InvitationBook:
         if path.exists():
             refuse_loose_permissions(path)
 
-    def invite(self, founder: Identity, address: str, hours: float, now: float | None = None) -> Invitation:
+    def invite(
+        self, founder: Identity, address: str, hours: float, now: float | None = None
+    ) -> Invitation:
         """A new invitation, noted before it is handed out."""
         expires = int((time.time() if now is None else now) + 3600 * hours)
         invitation = Invitation(founder.id, address, secrets.token_bytes(16), expires)
         book = self._read()
-        book[invitation.key] = {"secret": invitation.secret.hex(), "expires": expires, "used_by": ""}
+        book[invitation.key] = {
+            "secret": invitation.secret.hex(),
+            "expires": expires,
+            "used_by": "",
+        }
         self._write(book)
         return invitation
 
-    def accept(self, founder: Identity, roster: Roster, data: bytes, now: float | None = None) -> Roster:
+    def accept(
+        self, founder: Identity, roster: Roster, data: bytes, now: float | None = None
+    ) -> Roster:
         """The roster with the newcomer on it. Asking again with the same key changes nothing and gets the same answer."""
         content, member = self._verified(founder, data)
         book = self._read()
@@ -113,8 +135,12 @@ class InvitationBook:
         if entry["used_by"] == member.id and roster.has(member.id):
             return roster
         if entry["used_by"]:
-            raise PeerError(f"This invitation was used by {short_id(entry['used_by'])} already. Make another one.")
-        Invitation(founder.id, "", b"", entry["expires"]).check_time(time.time() if now is None else now)
+            raise PeerError(
+                f"This invitation was used by {short_id(entry['used_by'])} already. Make another one."
+            )
+        Invitation(founder.id, "", b"", entry["expires"]).check_time(
+            time.time() if now is None else now
+        )
         extended = roster.with_member(founder, member)
         entry["used_by"] = member.id
         self._write(book)
@@ -131,9 +157,18 @@ class InvitationBook:
             if set(document) != {"request", "mac", "signature"} or set(content) != fields:
                 raise ValueError("unknown fields")
             member = Member(content["name"], content["certificate"], tuple(content["addresses"]))
-            secret = bytes.fromhex(self._read().get(content["invitation"], {"secret": ""})["secret"])
+            secret = bytes.fromhex(
+                self._read().get(content["invitation"], {"secret": ""})["secret"]
+            )
             signed = _canonical(content)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            binascii.Error,
+        ) as error:
             raise PeerError(
                 f"This is no join request ({error}). The newcomer makes one with: peerloom peer join TOKEN"
             ) from None
@@ -142,7 +177,9 @@ class InvitationBook:
         if content["founder"] != founder.id:
             raise PeerError("The join request is for another founder.")
         if not certificate_verifies(member.certificate.encode(), "join", signed, signature):
-            raise PeerError("Whoever wrote this join request does not hold the key of its certificate.")
+            raise PeerError(
+                "Whoever wrote this join request does not hold the key of its certificate."
+            )
         return content, member
 
     def _read(self) -> dict[str, dict[str, Any]]:

@@ -38,10 +38,14 @@ class JoinServer:
             family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
             self._socket = socket.create_server(listen, family=family)
         except OSError as error:
-            raise PeerError(f"Cannot listen on {listen[0]}:{listen[1]} ({error}). Choose another address or port.") from None
+            raise PeerError(
+                f"Cannot listen on {listen[0]}:{listen[1]} ({error}). Choose another address or port."
+            ) from None
         self.port: int = self._socket.getsockname()[1]
 
-    def serve(self, accept: Callable[[bytes], Roster], seconds: float, refused: Callable[[str], None]) -> Roster | None:
+    def serve(
+        self, accept: Callable[[bytes], Roster], seconds: float, refused: Callable[[str], None]
+    ) -> Roster | None:
         """Wait for one newcomer who is accepted; None if nobody came in time. Others are told why not."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
@@ -79,7 +83,9 @@ def join_online(invitation: Invitation, request: bytes) -> Roster:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # the certificate is pinned by hand, two lines below, before a word is said
+    context.verify_mode = (
+        ssl.CERT_NONE
+    )  # the certificate is pinned by hand, two lines below, before a word is said
     context.set_alpn_protocols([_ALPN])
     try:
         with (

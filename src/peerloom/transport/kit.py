@@ -15,7 +15,12 @@ from .roster import LARGEST_ROSTER, Roster
 
 __all__ = ["Kit", "read_kit", "write_kit"]
 
-_LIMITS = {"kit.json": 4096, "README.txt": 65536, "roster.json": LARGEST_ROSTER, "experiment.toml": 1 << 20}
+_LIMITS = {
+    "kit.json": 4096,
+    "README.txt": 65536,
+    "roster.json": LARGEST_ROSTER,
+    "experiment.toml": 1 << 20,
+}
 _FORMAT = 1
 
 
@@ -39,14 +44,20 @@ def write_kit(path: Path, kit: Kit) -> None:
         "    peerloom peer kit open THIS_FILE --founder ID\n"
     )
     about = {"format": _FORMAT, "founder": kit.roster.founder, "version": kit.roster.version}
-    files = {"kit.json": json.dumps(about).encode(), "README.txt": readme.encode(), "roster.json": kit.roster.to_bytes()}
+    files = {
+        "kit.json": json.dumps(about).encode(),
+        "README.txt": readme.encode(),
+        "roster.json": kit.roster.to_bytes(),
+    }
     if kit.experiment is not None:
         files["experiment.toml"] = kit.experiment
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
         for name, data in sorted(files.items()):
             if b"PRIVATE KEY" in data:
-                raise PeerError(f"{name} holds a private key, and a kit must not. Take it out of the file.")
+                raise PeerError(
+                    f"{name} holds a private key, and a kit must not. Take it out of the file."
+                )
             target.writestr(zipfile.ZipInfo(name), data)
     write_whole(path, archive.getvalue())
 
@@ -66,14 +77,18 @@ def read_kit(path: Path, founder: str) -> Kit:
                         f"{path} holds '{entry.filename[:80]}', which no kit has. Do not use it; ask the founder."
                     )
                 with source.open(entry) as file:
-                    files[entry.filename] = file.read(limit + 1)  # never more than this, whatever the archive claims
+                    files[entry.filename] = file.read(
+                        limit + 1
+                    )  # never more than this, whatever the archive claims
                 if len(files[entry.filename]) > limit:
                     raise PeerError(
                         f"{entry.filename} in {path} is larger than {limit} bytes. Do not use it; ask the founder."
                     )
         about = json.loads(files["kit.json"])
         if about["format"] != _FORMAT:
-            raise PeerError(f"{path} is a kit of format {about['format']}; this version of Peerloom reads {_FORMAT}.")
+            raise PeerError(
+                f"{path} is a kit of format {about['format']}; this version of Peerloom reads {_FORMAT}."
+            )
         return Kit(Roster.from_bytes(files["roster.json"], founder), files.get("experiment.toml"))
     except (
         zipfile.BadZipFile,
@@ -85,4 +100,6 @@ def read_kit(path: Path, founder: str) -> Kit:
         EOFError,
         OSError,
     ) as error:
-        raise PeerError(f"{path} is no readable kit ({type(error).__name__}). Ask the founder for it again.") from None
+        raise PeerError(
+            f"{path} is no readable kit ({type(error).__name__}). Ask the founder for it again."
+        ) from None

@@ -67,7 +67,9 @@ class LinkTable:
         self.rewire: Callable[[], None] = lambda: None
         self.cut: Callable[[Conversation], None] = lambda conversation: None
         self.wake: Callable[[str], None] = lambda peer: None
-        self.keep: Callable[[Roster], object] = lambda roster: None  # where an adopted roster is written first
+        self.keep: Callable[[Roster], object] = lambda roster: (
+            None
+        )  # where an adopted roster is written first
         self._on_event = on_event
         self._told: set[tuple[str, str]] = set()
         self._names: dict[str, str] = {}  # also of those who are members no more
@@ -123,7 +125,10 @@ class LinkTable:
             for edge in edges:
                 edge.reconnects[why] += 1
                 if edge.up:
-                    way, spent = "to" if edge.direction == "out" else "from", self.clock() - edge.since
+                    way, spent = (
+                        "to" if edge.direction == "out" else "from",
+                        self.clock() - edge.since,
+                    )
                     lines.append(f"link {way} {self.name(peer)} is down after {spent:.1f} s: {why}")
                     edge.up, edge.since = False, self.clock()
             if lines:
@@ -135,7 +140,10 @@ class LinkTable:
         """A conversation is over; the driver says so once for each."""
         peer = conversation.peer
         with self.lock:
-            current, linked = self.greetings.over(conversation, conversation.attempt), self.linked(peer)
+            current, linked = (
+                self.greetings.over(conversation, conversation.attempt),
+                self.linked(peer),
+            )
             if not linked:
                 self.greetings.forget(peer)
             if not current and conversation.was_up:
@@ -221,7 +229,9 @@ class LinkTable:
         roster.verify(self.roster.founder)
         with self.lock:
             if not roster.succeeds(self.roster):
-                raise PeerError(f"Version {roster.version} of the roster is not newer than version {self.roster.version}.")
+                raise PeerError(
+                    f"Version {roster.version} of the roster is not newer than version {self.roster.version}."
+                )
             self._use(roster)
         self._tell_in_use(roster)
         self.rewire()
@@ -245,7 +255,9 @@ class LinkTable:
 
     def _tell_in_use(self, roster: Roster) -> None:
         self.tell(
-            "roster", "", f"using roster version {roster.version}, epoch {roster.epoch}, {len(roster.members)} members"
+            "roster",
+            "",
+            f"using roster version {roster.version}, epoch {roster.epoch}, {len(roster.members)} members",
         )
 
     def barred(self, peer: str) -> bool:
@@ -298,10 +310,27 @@ class LinkTable:
     def _outbox(self, peer: str) -> Outbox:
         def note(what: str, entry: Entry) -> None:
             parcel = entry.parcel
-            mix_index, channel = (parcel.mix_index, parcel.channel) if parcel is not None else (0, -1)
-            facts = {"to": peer, "number": entry.number, "seq": entry.seq, "round": entry.round, "mix_index": mix_index}
+            mix_index, channel = (
+                (parcel.mix_index, parcel.channel) if parcel is not None else (0, -1)
+            )
+            facts = {
+                "to": peer,
+                "number": entry.number,
+                "seq": entry.seq,
+                "round": entry.round,
+                "mix_index": mix_index,
+            }
             reason = {"why": entry.receipt.reason} if what == "refuse" else {}
-            self.record(what, channel=channel, mode=entry.mode, incarnation=self.incarnation, **facts, **reason)
+            self.record(
+                what,
+                channel=channel,
+                mode=entry.mode,
+                incarnation=self.incarnation,
+                **facts,
+                **reason,
+            )
 
         noted = {} if self.history is None else {"note": note}
-        return Outbox(peer, self.settings.outbox, self.settings.retain, window=self.settings.window, **noted)
+        return Outbox(
+            peer, self.settings.outbox, self.settings.retain, window=self.settings.window, **noted
+        )

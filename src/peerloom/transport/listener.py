@@ -41,7 +41,9 @@ class Listener:
             family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
             self._socket = socket.create_server(listen, family=family, backlog=_BACKLOG)
         except OSError as error:
-            raise PeerError(f"Cannot listen on {listen[0]}:{listen[1]} ({error}). Choose another address or port.") from None
+            raise PeerError(
+                f"Cannot listen on {listen[0]}:{listen[1]} ({error}). Choose another address or port."
+            ) from None
         self.port: int = self._socket.getsockname()[1]
         self._guard = threading.Lock()
         self._unfinished: dict[socket.socket, tuple[float, str]] = {}
@@ -85,14 +87,20 @@ class Listener:
                 continue
             with self._guard:
                 self._unfinished[sock] = (time.monotonic(), address[0])
-            thread = threading.Thread(target=self._serve, args=(sock,), name="from-unknown", daemon=True)
+            thread = threading.Thread(
+                target=self._serve, args=(sock,), name="from-unknown", daemon=True
+            )
             self._threads.add(thread)
             thread.start()
 
     def _flooded(self, address: str) -> bool:
         """Whether there is no room for one more. Members' addresses have room of their own, which strangers cannot take."""
         settings = self._table.settings
-        members = {parse_address(place)[0] for member in self._table.roster.members for place in member.addresses}
+        members = {
+            parse_address(place)[0]
+            for member in self._table.roster.members
+            for place in member.addresses
+        }
         with self._guard:
             per_address = Counter(where for _, where in self._unfinished.values())
             known = members | self._proven
@@ -125,7 +133,9 @@ class Listener:
             congestion = tune(raw, settings.dead, settings.congestion)
             raw.settimeout(settings.handshake)
             roster = table.roster
-            wrapped = self._credentials.server(roster).wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
+            wrapped = self._credentials.server(roster).wrap_socket(
+                raw, server_side=True, do_handshake_on_connect=False
+            )
             with self._guard:  # wrapping moves the descriptor to a new object
                 self._unfinished[wrapped] = self._unfinished.pop(raw)
             sock = wrapped
@@ -137,7 +147,9 @@ class Listener:
                 connection.greet(late)
             except BaseException as error:
                 table.ended(connection.conversation, reason_of(error))
-                self._lost(peer)  # it may have been current for a moment, so that nobody dialled any more
+                self._lost(
+                    peer
+                )  # it may have been current for a moment, so that nobody dialled any more
                 raise
         except BaseException as error:
             self._refuse(peer, sock, error, late)
@@ -160,9 +172,13 @@ class Listener:
                 table.refuse(peer, error.why)
         elif isinstance(error, PeerError):
             table.refuse(peer, "roster", str(error))
-        elif isinstance(error, OSError) and not self._stopping.is_set() and sock in self._unfinished:
+        elif (
+            isinstance(error, OSError) and not self._stopping.is_set() and sock in self._unfinished
+        ):
             why = "handshake_timeout" if time.monotonic() >= late else reason_of(error)
-            if not peer or why != "closed":  # a member may have been reached by another connection meanwhile
+            if (
+                not peer or why != "closed"
+            ):  # a member may have been reached by another connection meanwhile
                 table.refuse(peer, why)
 
 

@@ -43,12 +43,16 @@ class Loop:
         self._selector.register(self._bell, _READ, None)
         self._rung = self._stopping = self._closed = False
         self._connections: set[Connection] = set()
-        self._woken = deque[Connection]()  # those that have something to write, and those that are new
+        self._woken = deque[
+            Connection
+        ]()  # those that have something to write, and those that are new
         # Who steps holds the lock. A connection is queued before `_driver` is read, and whoever stops driving clears that
         # before it looks at the queue for the last time: so one of the two sees it.
         self._driving = threading.Lock()
         self._driver = 0  # the thread that holds it
-        self._claimed = self._over = False  # whether somebody drives while it waits; whether it need not wait any longer
+        self._claimed = self._over = (
+            False  # whether somebody drives while it waits; whether it need not wait any longer
+        )
         self._stints = 0  # how often somebody did
         self._needed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="links", daemon=True)
@@ -190,8 +194,13 @@ class Loop:
         self._serve_woken()
         unread = [connection for connection in self._connections if connection.unread]
         now = time.monotonic()
-        due = min((connection.conversation.deadline() for connection in self._connections), default=now + seconds)
-        for key, events in self._selector.select(0.0 if unread or self._woken else max(0.0, min(seconds, due - now))):
+        due = min(
+            (connection.conversation.deadline() for connection in self._connections),
+            default=now + seconds,
+        )
+        for key, events in self._selector.select(
+            0.0 if unread or self._woken else max(0.0, min(seconds, due - now))
+        ):
             connection: Connection | None = key.data
             if connection is None:
                 self._hear_bell()
@@ -202,7 +211,9 @@ class Loop:
         self._serve_woken()
         now = time.monotonic()
         if now >= due:
-            for connection in [each for each in self._connections if each.conversation.deadline() <= now]:
+            for connection in [
+                each for each in self._connections if each.conversation.deadline() <= now
+            ]:
                 self._tick(connection, now)
 
     def _hear_bell(self) -> None:

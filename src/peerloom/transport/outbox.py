@@ -58,12 +58,16 @@ class Outbox:
         window: int = 1,
     ) -> None:
         self._peer, self._limit, self._note, self._window = peer, limit, note, window
-        self._under_way: deque[Entry] = deque()  # sent over the present connection, not answered yet
+        self._under_way: deque[Entry] = (
+            deque()
+        )  # sent over the present connection, not answered yet
         self._waiting: deque[Entry] = deque()  # those to be sent after them
         self._calm = -1  # the epoch of what the other side took last
         self._pressed = False
         self._retained: deque[Entry] = deque(maxlen=retain)
-        self._latest: dict[int, Entry] = {}  # the last acked parcel of each channel where only the latest counts
+        self._latest: dict[
+            int, Entry
+        ] = {}  # the last acked parcel of each channel where only the latest counts
         self._promise: Entry | None = None  # the last acked skip
         self._receiver = 0  # the incarnation of the other side that acked them
         self._seq = 0
@@ -85,16 +89,29 @@ class Outbox:
 
     # -- filling
 
-    def put(self, parcel: Parcel, mode: Mode, epoch: int, now: float, repeat: bool = False) -> Receipt:
+    def put(
+        self, parcel: Parcel, mode: Mode, epoch: int, now: float, repeat: bool = False
+    ) -> Receipt:
         """Queue a parcel; with 'latest' it replaces an unsent one of its channel. What is repeated is not limited."""
         if mode == "latest":
-            self._supersede(lambda e: e.mode == "latest" and e.parcel is not None and e.parcel.channel == parcel.channel)
-        elif not repeat and sum(entry.mode == "ordered" and not entry.repeat for entry in self) >= self._limit:
+            self._supersede(
+                lambda e: (
+                    e.mode == "latest"
+                    and e.parcel is not None
+                    and e.parcel.channel == parcel.channel
+                )
+            )
+        elif (
+            not repeat
+            and sum(entry.mode == "ordered" and not entry.repeat for entry in self) >= self._limit
+        ):
             raise OutboxFullError(
                 f"{self._limit} parcels wait for {self._peer[:7]}, as many as the settings allow. Withdraw old rounds, "
                 "send with mode='latest', or raise Settings.outbox."
             )
-        return self._append(Entry(parcel.round, parcel, mode, epoch, Receipt(self._peer), now, repeat=repeat))
+        return self._append(
+            Entry(parcel.round, parcel, mode, epoch, Receipt(self._peer), now, repeat=repeat)
+        )
 
     def skip(self, round: int, epoch: int, now: float) -> Receipt:
         """Queue the promise to send nothing for rounds up to this one; it replaces an unsent earlier promise."""
@@ -103,7 +120,9 @@ class Outbox:
 
     def withdraw(self, before_round: int) -> int:
         """Drop unsent parcels of older rounds."""
-        return self._supersede(lambda entry: entry.parcel is not None and entry.round < before_round)
+        return self._supersede(
+            lambda entry: entry.parcel is not None and entry.round < before_round
+        )
 
     def forget_epochs(self, before: int) -> None:
         """Refuse here what every receiver would refuse: entries of an epoch that is over."""
@@ -191,7 +210,9 @@ class Outbox:
         else:
             self._retained.append(entry)
 
-    def resume(self, mine: int, last: tuple[int, int], receiver: int, want: int, epoch: int) -> list[Entry]:
+    def resume(
+        self, mine: int, last: tuple[int, int], receiver: int, want: int, epoch: int
+    ) -> list[Entry]:
         """After a new connection: `last` is what the other side has of us, `receiver` its incarnation, `want` its round.
 
         What arrived without our knowing counts as acked, and is returned. A receiver that was restarted has lost what it
@@ -209,14 +230,27 @@ class Outbox:
             return arrived
         for entry in self._waiting:
             entry.seq = 0  # its number may lie below those of the repeats; to a new life of the receiver it is new anyway
-        present = {entry.parcel.channel for entry in self._waiting if entry.parcel is not None and entry.mode == "latest"}
+        present = {
+            entry.parcel.channel
+            for entry in self._waiting
+            if entry.parcel is not None and entry.mode == "latest"
+        }
         again = [entry for entry in self._retained if entry.round >= want]
         again += [entry for channel, entry in self._latest.items() if channel not in present]
-        again += [self._promise] if self._promise is not None and self._promise.round >= want else []
+        again += (
+            [self._promise] if self._promise is not None and self._promise.round >= want else []
+        )
         self._retained.clear()
         self._latest.clear()
         for entry in reversed([entry for entry in again if entry.epoch == epoch]):
-            repeat = Entry(entry.round, entry.parcel, entry.mode, entry.epoch, Receipt(self._peer), entry.created)
+            repeat = Entry(
+                entry.round,
+                entry.parcel,
+                entry.mode,
+                entry.epoch,
+                Receipt(self._peer),
+                entry.created,
+            )
             self._enter(repeat)
             self._waiting.appendleft(repeat)
         return arrived

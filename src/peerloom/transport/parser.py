@@ -43,7 +43,10 @@ class Parser:
         self._head: Head | None = None
         self._header: dict[str, Any] | None = None
         self._digest: xxhash.xxh3_64 | None = None  # None: the body is read past
-        self._body, self._missing = _NOTHING, 0  # of the body, and how many bytes of it are still to come
+        self._body, self._missing = (
+            _NOTHING,
+            0,
+        )  # of the body, and how many bytes of it are still to come
 
     def buffer(self) -> memoryview:
         """Where to put what comes next; in the midst of a large body, right there."""

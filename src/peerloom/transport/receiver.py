@@ -68,7 +68,11 @@ class Receiver:
         if head.kind is Kind.DATA:
             self._begin(header)
         coming = self._expected(head.kind, header, head.body_length)
-        return None if coming.body is None else coming.body.data[coming.filled : coming.filled + head.body_length]
+        return (
+            None
+            if coming.body is None
+            else coming.body.data[coming.filled : coming.filled + head.body_length]
+        )
 
     def gathered(self, frame: Frame) -> Arrival | None:
         """Whether a parcel is whole with this frame; if so it was judged, too."""
@@ -89,7 +93,9 @@ class Receiver:
             raise FrameError("out_of_turn", "a parcel within another")
         table, self._coming = self._table, Arrival(header)
         if header["length"] > table.longest:
-            raise FrameError("oversized", f"{header['length']} bytes")  # so much is not even read past
+            raise FrameError(
+                "oversized", f"{header['length']} bytes"
+            )  # so much is not even read past
         if header["incarnation"] != self._incarnation:
             raise FrameError("out_of_turn", "another incarnation than the greeting's")
         channel = table.run.channels.get(header["channel"])
@@ -109,7 +115,9 @@ class Receiver:
         coming = self._coming
         if coming is None or header["seq"] != coming.header["seq"]:
             raise FrameError("out_of_turn", f"{kind.name} of no parcel")
-        if header.get("at", 0) != coming.filled or size != min(SEGMENT, coming.length - coming.filled):
+        if header.get("at", 0) != coming.filled or size != min(
+            SEGMENT, coming.length - coming.filled
+        ):
             raise FrameError("out_of_turn", f"{kind.name} of another part")
         return coming
 
@@ -158,7 +166,9 @@ class Receiver:
             raise FrameError("out_of_turn", "another incarnation than the greeting's")
         order = (header["incarnation"], header["seq"])
         try:
-            result = self._inbox().skip(header["round"], header["epoch"], order, self._table.roster.epoch)
+            result = self._inbox().skip(
+                header["round"], header["epoch"], order, self._table.roster.epoch
+            )
         except RefusedError as refusal:
             return self._refuse(header, 0, refusal.why)
         self._record(result, header, 0, -1, "latest")
@@ -193,12 +203,21 @@ class Receiver:
             return b""
         return encode(Kind.ACK, {"seq": header["seq"], "result": result, "room": self.room()})
 
-    def _record(self, result: str, header: dict[str, Any], mix_index: int, channel: int, mode: str) -> None:
+    def _record(
+        self, result: str, header: dict[str, Any], mix_index: int, channel: int, mode: str
+    ) -> None:
         table = self._table
         if table.history is not None and result != "duplicate":
             order = {key: header[key] for key in ("epoch", "incarnation", "seq", "round")}
             what = {"mix_index": mix_index, "channel": channel, "mode": mode}
-            table.record("apply", result=result, **{"from": self._peer}, life=table.incarnation, **what, **order)
+            table.record(
+                "apply",
+                result=result,
+                **{"from": self._peer},
+                life=table.incarnation,
+                **what,
+                **order,
+            )
 
     def _inbox(self) -> Inbox:
         inbox = self._table.inboxes.get(self._peer)

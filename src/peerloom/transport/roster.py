@@ -15,7 +15,15 @@ from typing import Any
 from ..errors import ConfigError, PeerError, nearest
 from .identity import Identity, certificate_id, certificate_verifies, short_id
 
-__all__ = ["LARGEST_ROSTER", "Link", "Member", "Roster", "RosterForkError", "check_name", "parse_address"]
+__all__ = [
+    "LARGEST_ROSTER",
+    "Link",
+    "Member",
+    "Roster",
+    "RosterForkError",
+    "check_name",
+    "parse_address",
+]
 
 LARGEST_ROSTER = 4 << 20  # bytes: some 3000 members with their certificates
 _FORMAT = 1
@@ -88,7 +96,9 @@ class Roster:
         found = self._by_id.get(who) or self._by_name.get(who)
         if found is None:
             known = nearest(who, [member.name for member in self.members])
-            raise PeerError(f"'{who}' is no member of version {self.version} of the roster. {known}")
+            raise PeerError(
+                f"'{who}' is no member of version {self.version} of the roster. {known}"
+            )
         return found
 
     def has(self, id: str) -> bool:
@@ -122,7 +132,12 @@ class Roster:
     def amended(self, identity: Identity, *, new_epoch: bool = False, **changes: Any) -> Roster:
         """The next version with these fields changed, signed by the founder."""
         draft = replace(
-            self, version=self.version + 1, epoch=self.epoch + new_epoch, previous=self.hash, signature=b"", **changes
+            self,
+            version=self.version + 1,
+            epoch=self.epoch + new_epoch,
+            previous=self.hash,
+            signature=b"",
+            **changes,
         )
         return draft.signed(identity)
 
@@ -148,7 +163,10 @@ class Roster:
     def without_links(self, identity: Identity, pairs: Iterable[tuple[str, str]]) -> Roster:
         """The next version, without the links between these (source, target)."""
         gone = set(pairs)
-        return self.amended(identity, links=tuple(link for link in self.links if (link.source, link.target) not in gone))
+        return self.amended(
+            identity,
+            links=tuple(link for link in self.links if (link.source, link.target) not in gone),
+        )
 
     def with_links(self, identity: Identity, links: Iterable[Link]) -> Roster:
         """The next version with these links in place of the old ones, in a new epoch."""
@@ -218,21 +236,31 @@ class Roster:
 
     def canonical(self) -> bytes:
         """The bytes that are signed: JSON with sorted keys and no space, one form only for one content."""
-        return json.dumps(self._content(), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        return json.dumps(
+            self._content(), sort_keys=True, separators=(",", ":"), allow_nan=False
+        ).encode()
 
     def to_bytes(self) -> bytes:
         """The file: the content and the signature."""
-        document = {"roster": self._content(), "signature": base64.b64encode(self.signature).decode()}
+        document = {
+            "roster": self._content(),
+            "signature": base64.b64encode(self.signature).decode(),
+        }
         return json.dumps(document, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
 
     @classmethod
     def from_bytes(cls, data: bytes, founder: str) -> Roster:
         """Read and verify; nothing of an unverified roster is handed out."""
         if len(data) > LARGEST_ROSTER:
-            raise PeerError(f"A roster of {len(data)} bytes is too large; at most {LARGEST_ROSTER} are read.")
+            raise PeerError(
+                f"A roster of {len(data)} bytes is too large; at most {LARGEST_ROSTER} are read."
+            )
         try:
             document = json.loads(data)
-            content, signature = document["roster"], base64.b64decode(document["signature"], validate=True)
+            content, signature = (
+                document["roster"],
+                base64.b64decode(document["signature"], validate=True),
+            )
             known = set(content) - {"file"} == _FIELDS and content["format"] == _FORMAT
             if set(document) != {"roster", "signature"} or not known:
                 raise ValueError("unknown fields or format")
@@ -240,8 +268,14 @@ class Roster:
                 founder=content["founder"],
                 version=_whole(content["version"]),
                 epoch=_whole(content["epoch"]),
-                members=tuple(Member(m["name"], m["certificate"], tuple(m["addresses"])) for m in content["members"]),
-                links=tuple(Link(e["from"], e["to"], float(e["a"]), float(e["b"]), e["layer"]) for e in content["links"]),
+                members=tuple(
+                    Member(m["name"], m["certificate"], tuple(m["addresses"]))
+                    for m in content["members"]
+                ),
+                links=tuple(
+                    Link(e["from"], e["to"], float(e["a"]), float(e["b"]), e["layer"])
+                    for e in content["links"]
+                ),
                 run=content["run"],
                 spec=content["spec"],
                 previous=content["previous"],
@@ -249,8 +283,17 @@ class Roster:
                 file=_digest(content["file"]) if "file" in content else "",
             )
             roster.verify(founder)
-        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise PeerError(f"This is no roster that this version of Peerloom reads ({error}).") from None
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
+            raise PeerError(
+                f"This is no roster that this version of Peerloom reads ({error})."
+            ) from None
         return roster
 
     def _content(self) -> dict[str, Any]:
@@ -260,13 +303,19 @@ class Roster:
             "version": self.version,
             "epoch": self.epoch,
             "members": [
-                {"name": m.name, "certificate": m.certificate, "addresses": list(m.addresses)} for m in self.members
+                {"name": m.name, "certificate": m.certificate, "addresses": list(m.addresses)}
+                for m in self.members
             ],
-            "links": [{"from": e.source, "to": e.target, "a": e.a, "b": e.b, "layer": e.layer} for e in self.links],
+            "links": [
+                {"from": e.source, "to": e.target, "a": e.a, "b": e.b, "layer": e.layer}
+                for e in self.links
+            ],
             "run": self.run,
             "spec": self.spec,
             "previous": self.previous,
-            **({"file": self.file} if self.file else {}),  # rosters without one keep the bytes that were signed
+            **(
+                {"file": self.file} if self.file else {}
+            ),  # rosters without one keep the bytes that were signed
         }
 
     def _check(self) -> None:
@@ -274,7 +323,9 @@ class Roster:
         for name in names:
             check_name(name)
         if len(self._by_id) < len(names) or len(self._by_name) < len(names):
-            raise PeerError(f"Every member of a roster needs a name and a key of its own; found {names}.")
+            raise PeerError(
+                f"Every member of a roster needs a name and a key of its own; found {names}."
+            )
         for member in self.members:
             for address in member.addresses:
                 parse_address(address)
@@ -284,7 +335,9 @@ class Roster:
                     f"The roster has a link from {short_id(link.source)} to {short_id(link.target)}: both must be members."
                 )
             if not (0 <= link.a < math.inf and 0 <= link.b < math.inf):
-                raise PeerError(f"The weights of a link must be finite and not negative, found a={link.a}, b={link.b}.")
+                raise PeerError(
+                    f"The weights of a link must be finite and not negative, found a={link.a}, b={link.b}."
+                )
 
 
 _FIELDS = {"format", "founder", "version", "epoch", "members", "links", "run", "spec", "previous"}
@@ -305,7 +358,9 @@ def _digest(value: object) -> str:
 def check_name(name: str) -> None:
     """Refuse a name that cannot stand in a roster, a log or the name of a file."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise PeerError(f"'{name}' cannot name a member. Use lower-case letters, digits, dots and dashes, at most 63.")
+        raise PeerError(
+            f"'{name}' cannot name a member. Use lower-case letters, digits, dots and dashes, at most 63."
+        )
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -316,6 +371,14 @@ def parse_address(text: str) -> tuple[str, int]:
     """
     host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536 or len(text) > 300:
-        raise PeerError(f"'{text}' is no address. Write host:port, for example peer.example.org:7400.")
+    if (
+        not host
+        or not port.isascii()
+        or not port.isdigit()
+        or not 0 < int(port) < 65536
+        or len(text) > 300
+    ):
+        raise PeerError(
+            f"'{text}' is no address. Write host:port, for example peer.example.org:7400."
+        )
     return host, int(port)

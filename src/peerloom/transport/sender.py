@@ -33,16 +33,22 @@ class Sender:
         self.state: Literal["ready", "awaiting"] = "ready"
         self._asked = 0  # the number of the frame whose answer is awaited
         self._held_until = 0.0
-        self._body: tuple[Parcel, int, int] | None = None  # a long one under way, its number, and how much has left
+        self._body: tuple[Parcel, int, int] | None = (
+            None  # a long one under way, its number, and how much has left
+        )
         self._room = 0
-        self._ordered = deque[int]()  # numbers of the ordered parcels sent since the other side said how much room it has
+        self._ordered = deque[
+            int
+        ]()  # numbers of the ordered parcels sent since the other side said how much room it has
         self._pinged = 0  # the number for which, and for all before it, the answer to a PING speaks
         self._last = 0  # the number of what was sent last over this connection
 
     def resume(self, said: Mapping[str, Any], epoch: int) -> None:
         """Begin where the other side stands, by its own word."""
         inc, seq = said["last"]
-        arrived = self._outbox.resume(self._incarnation, (inc, seq), said["incarnation"], said["want"], epoch)
+        arrived = self._outbox.resume(
+            self._incarnation, (inc, seq), said["incarnation"], said["want"], epoch
+        )
         self._count(arrived)
         self._room = said["room"]
 
@@ -126,7 +132,9 @@ class Sender:
         if entry is not None:
             self._edge.count("sent", entry.size)
         self._edge.frames[f"refused_{why}"] += 1
-        if why == "epoch_ahead":  # the other side adopts the roster in its own time; the entry waits
+        if (
+            why == "epoch_ahead"
+        ):  # the other side adopts the roster in its own time; the entry waits
             self._outbox.again()
             self._held_until = now + self._heartbeat
             # It will be sent once more under its number, of which an answer that is still under way knows nothing.

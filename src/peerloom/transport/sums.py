@@ -51,7 +51,9 @@ class Outflow:
         before, due = self._sigma, np.asarray(amount, np.float64) + self._lost
         sigma = before + due
         added = sigma - before
-        self._lost = (before - (sigma - added)) + (due - added)  # exactly, whichever of the two was larger
+        self._lost = (before - (sigma - added)) + (
+            due - added
+        )  # exactly, whichever of the two was larger
         sigma.flags.writeable = False
         self._sigma = sigma
         return sigma
@@ -115,7 +117,9 @@ class Flow:
         """The order of the value that was used last."""
         return self._met
 
-    def meet(self, mine: NDArray[np.floating], theirs: NDArray[np.floating], rate: float, order: Order) -> Floats | None:
+    def meet(
+        self, mine: NDArray[np.floating], theirs: NDArray[np.floating], rate: float, order: Order
+    ) -> Floats | None:
         """What to add to one's own value; None if this value of the other was used already."""
         if order <= self._met:
             return None

@@ -8,7 +8,15 @@ import threading
 from .identity import Identity, certificate_id
 from .roster import Roster
 
-__all__ = ["ALPN", "Credentials", "HandshakeError", "client_context", "peer_of", "reason_of", "server_context"]
+__all__ = [
+    "ALPN",
+    "Credentials",
+    "HandshakeError",
+    "client_context",
+    "peer_of",
+    "reason_of",
+    "server_context",
+]
 
 ALPN = "peerloom/1"
 
@@ -55,7 +63,11 @@ class Credentials:
     def _contexts(self, roster: Roster) -> tuple[str, ssl.SSLContext, ssl.SSLContext]:
         with self._lock:
             if self._made is None or self._made[0] != roster.hash:
-                self._made = (roster.hash, client_context(self.identity, roster), server_context(self.identity, roster))
+                self._made = (
+                    roster.hash,
+                    client_context(self.identity, roster),
+                    server_context(self.identity, roster),
+                )
             return self._made
 
 
@@ -108,7 +120,9 @@ def _context(protocol: int, identity: Identity, roster: Roster) -> ssl.SSLContex
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # names prove nothing here; `peer_of` compares the key itself
     context.verify_mode = ssl.CERT_REQUIRED
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # newer Pythons want a CA above every leaf; ours are pinned one by one
+    context.verify_flags &= (
+        ~ssl.VERIFY_X509_STRICT
+    )  # newer Pythons want a CA above every leaf; ours are pinned one by one
     context.load_cert_chain(identity.certificate_file, identity.key_file)
     context.load_verify_locations(cadata="\n".join(member.certificate for member in roster.members))
     context.set_alpn_protocols([ALPN])

@@ -43,7 +43,9 @@ class Transport(Protocol):
     def together(self) -> AbstractContextManager[None]:
         """Parcels sent within go out when it ends, or when something is waited for."""
 
-    def send(self, peer: str, parcel: Parcel, mode: Mode = "ordered", repeat: bool = False) -> Receipt:
+    def send(
+        self, peer: str, parcel: Parcel, mode: Mode = "ordered", repeat: bool = False
+    ) -> Receipt:
         """Queue a parcel for a neighbour; returns at once. Where there is no link any more it is refused ('no_link').
 
         'ordered': all arrive, in order, exactly once per process of the receiver; `OutboxFullError` if too many wait.
@@ -60,7 +62,9 @@ class Transport(Protocol):
     def settle(self, receipts: list[Receipt] | None, deadline_seconds: float) -> bool:
         """Wait until none of these, or with None nothing at all, is pending; False if the deadline came first."""
 
-    def take(self, peer: str, round: int, mix_index: int, deadline_seconds: float) -> Parcel | Skipped | None:
+    def take(
+        self, peer: str, round: int, mix_index: int, deadline_seconds: float
+    ) -> Parcel | Skipped | None:
         """The parcel of this round, once. None: late, or the link is down for longer than `Settings.wait`.
 
         Rounds and their mixings are taken in order. Whatever lies before what is asked for is dropped; what arrives after
@@ -79,7 +83,9 @@ class Transport(Protocol):
     def late(self, peer: str) -> list[Parcel]:
         """What came after it was given up, in order, each once."""
 
-    def expect(self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None) -> None:
+    def expect(
+        self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None
+    ) -> None:
         """This peer goes on at this round: older parcels are stale, and neighbours send again what they retained since.
 
         `missed` are places (round, mix_index) given up by an earlier process, by peer: what comes for them goes to `late`.

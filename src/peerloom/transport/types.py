@@ -72,7 +72,9 @@ class Channel:
 
     def __post_init__(self) -> None:
         if self.longest < 0:
-            raise ConfigError(f"A channel carries bodies of 0 bytes or more, not of {self.longest}.")
+            raise ConfigError(
+                f"A channel carries bodies of 0 bytes or more, not of {self.longest}."
+            )
 
 
 @dataclass(frozen=True)
@@ -90,14 +92,19 @@ class RunIdentity:
     def __post_init__(self) -> None:
         for name, text in (("run_id", self.run_id), ("spec_hash", self.spec_hash)):
             if not re.fullmatch(r"[A-Za-z0-9._-]{1,128}", text):
-                raise ConfigError(f"{name} is '{text}'; use 1 to 128 letters, digits, dots, dashes and underscores.")
+                raise ConfigError(
+                    f"{name} is '{text}'; use 1 to 128 letters, digits, dots, dashes and underscores."
+                )
         if not self.channels or any(not 0 <= number < 2**16 for number in self.channels):
             raise ConfigError("A run needs at least one channel, numbered 0 to 65535.")
 
     @property
     def agreement(self) -> str:
         """One hash of the specification and the channels: what HELLO compares."""
-        channels = {str(number): [channel.longest, channel.form] for number, channel in self.channels.items()}
+        channels = {
+            str(number): [channel.longest, channel.form]
+            for number, channel in self.channels.items()
+        }
         text = json.dumps([self.spec_hash, channels], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -129,7 +136,9 @@ class Parcel:
         """The same parcel over a contiguous array of bytes that nobody can change."""
         body = self.body
         if body.ndim != 1 or body.dtype != np.uint8:
-            raise ConfigError(f"A parcel carries bytes (uint8, one dimension), not {body.dtype} of shape {body.shape}.")
+            raise ConfigError(
+                f"A parcel carries bytes (uint8, one dimension), not {body.dtype} of shape {body.shape}."
+            )
         if body.flags.c_contiguous and not body.flags.writeable:
             return self
         body = body.copy()

@@ -13,7 +13,10 @@ __all__ = ["allow"]
 
 
 def allow(
-    name: Annotated[str, typer.Argument(help="What the experiment names: module:Name. Without it: what is allowed.")] = "",
+    name: Annotated[
+        str,
+        typer.Argument(help="What the experiment names: module:Name. Without it: what is allowed."),
+    ] = "",
     remove: Annotated[bool, typer.Option("--remove", help="Take the permission back.")] = False,
     folder: Folder = HERE,
     as_json: Json = False,
@@ -29,13 +32,23 @@ def allow(
 
     site = SiteCode(Home.open(folder).folder)
     if remove and not name:
-        raise ConfigError("Which permission is to be taken back? Name it: peerloom peer allow module:Name --remove")
+        raise ConfigError(
+            "Which permission is to be taken back? Name it: peerloom peer allow module:Name --remove"
+        )
     if remove:
         site.forbid(name)
     elif name:
         file, digest = site.allow(name)
-        say({"name": name, "file": str(file), "sha256": digest}, f"Allowed: {name}\n  {file}\n  SHA-256 {digest}", as_json)
+        say(
+            {"name": name, "file": str(file), "sha256": digest},
+            f"Allowed: {name}\n  {file}\n  SHA-256 {digest}",
+            as_json,
+        )
         return
     allowed = site.allowed
     lines = [f"{known}  SHA-256 {digest}" for known, digest in allowed.items()]
-    say({"allowed": allowed}, "\n".join(lines) or "No code of experiments is allowed at this site.", as_json)
+    say(
+        {"allowed": allowed},
+        "\n".join(lines) or "No code of experiments is allowed at this site.",
+        as_json,
+    )

@@ -13,14 +13,17 @@ from .shared import HERE, Folder, founder_of, members_table, read, say, summary
 __all__ = ["kit_app"]
 
 kit_app = typer.Typer(
-    help="Hand everything a site needs over as one file; private keys are never in it.", no_args_is_help=True
+    help="Hand everything a site needs over as one file; private keys are never in it.",
+    no_args_is_help=True,
 )
 
 
 @kit_app.command("make")
 def kit_make(
     file: Annotated[Path, typer.Argument(help="The archive to write.")],
-    experiment: Annotated[Path | None, typer.Option(metavar="FILE", help="The experiment file that all will run.")] = None,
+    experiment: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The experiment file that all will run.")
+    ] = None,
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
@@ -29,13 +32,19 @@ def kit_make(
 
     home = Home.open(folder)
     write_kit(file, home.kit(None if experiment is None else read(experiment)))
-    say({"file": str(file), **summary(home.roster)}, f"Kit: {file}. It holds no private key.", as_json)
+    say(
+        {"file": str(file), **summary(home.roster)},
+        f"Kit: {file}. It holds no private key.",
+        as_json,
+    )
 
 
 @kit_app.command("open")
 def kit_open(
     file: Annotated[Path, typer.Argument(help="The archive.")],
-    founder: Annotated[str, typer.Option(metavar="ID", help="The founder's id, the first time.")] = "",
+    founder: Annotated[
+        str, typer.Option(metavar="ID", help="The founder's id, the first time.")
+    ] = "",
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
@@ -48,5 +57,8 @@ def kit_open(
     home = home.trust(kit.roster)
     if kit.experiment is not None:
         write_whole(folder / "experiment.toml", kit.experiment)
-    facts = {"experiment": None if kit.experiment is None else str(folder / "experiment.toml"), **summary(home.roster)}
+    facts = {
+        "experiment": None if kit.experiment is None else str(folder / "experiment.toml"),
+        **summary(home.roster),
+    }
     show(facts, members_table(home.roster), as_json)

@@ -17,12 +17,18 @@ __all__ = ["init", "invite", "join"]
 
 
 def init(
-    name: Annotated[str, typer.Argument(help="What others call this peer, for example hospital-b.")],
+    name: Annotated[
+        str, typer.Argument(help="What others call this peer, for example hospital-b.")
+    ],
     address: Annotated[
-        list[str] | None, typer.Option(metavar="HOST:PORT", help="Where others reach this peer; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="Where others reach this peer; may be repeated."),
     ] = None,
     found: Annotated[
-        bool, typer.Option("--found", help="Also found a federation, with this peer as its first member.")
+        bool,
+        typer.Option(
+            "--found", help="Also found a federation, with this peer as its first member."
+        ),
     ] = False,
     folder: Folder = HERE,
     as_json: Json = False,
@@ -32,19 +38,33 @@ def init(
 
     home = Home.create(folder, name, tuple(address or ()), found)
     facts = {**identity_of(home), "founded": found}
-    first = "Invite others: peerloom peer invite" if found else "Join a federation: peerloom peer join TOKEN"
+    first = (
+        "Invite others: peerloom peer invite"
+        if found
+        else "Join a federation: peerloom peer join TOKEN"
+    )
     say(facts, f"{name} is\n  {facts['spelled']}\nKey: {home.identity.key_file}\n{first}", as_json)
 
 
 def invite(
     address: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where the newcomer reaches this desk. By default what --listen says.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where the newcomer reaches this desk. By default what --listen says.",
+        ),
     ] = "",
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Wait here for the newcomer. Without it the answer comes as a file.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Wait here for the newcomer. Without it the answer comes as a file.",
+        ),
     ] = "",
     wait: Annotated[float, typer.Option(min=1, help="Seconds to wait for the newcomer.")] = 600.0,
-    hours: Annotated[float, typer.Option(min=0.01, help="How long the invitation is good for.")] = 48.0,
+    hours: Annotated[
+        float, typer.Option(min=0.01, help="How long the invitation is good for.")
+    ] = 48.0,
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
@@ -70,7 +90,9 @@ def invite(
 
     desk = JoinServer(home.identity, parse_address(listen))
     try:
-        roster = desk.serve(accept, wait, lambda why: err.print(f"refused: {why}", highlight=False, markup=False))
+        roster = desk.serve(
+            accept, wait, lambda why: err.print(f"refused: {why}", highlight=False, markup=False)
+        )
     finally:
         desk.close()
     if roster is None:
@@ -80,7 +102,9 @@ def invite(
             f"Nobody came within {wait:.0f} s. The invitation stays good; wait again, or take the answer as a file."
         )
     newcomer = roster.members[-1]
-    text = f"{newcomer.name} is a member now. Compare its id by another way:\n  {spelled(newcomer.id)}"
+    text = (
+        f"{newcomer.name} is a member now. Compare its id by another way:\n  {spelled(newcomer.id)}"
+    )
     say({"token": token, "member": newcomer.name, **summary(roster)}, text, as_json)
 
 
@@ -88,7 +112,10 @@ def join(
     token: Annotated[str, typer.Argument(help="The line that the founder sent.")],
     request: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the answer to a file for the founder, and take the roster back as a file."),
+        typer.Option(
+            metavar="FILE",
+            help="Write the answer to a file for the founder, and take the roster back as a file.",
+        ),
     ] = None,
     folder: Folder = HERE,
     as_json: Json = False,
@@ -102,9 +129,7 @@ def join(
     answer = join_request(home.identity, invitation, home.name, home.addresses)
     if request is not None:
         write_whole(request, answer)
-        after = (
-            f"Send {request} to the founder, then: peerloom peer roster take FILE --founder {spelled(invitation.founder)}"
-        )
+        after = f"Send {request} to the founder, then: peerloom peer roster take FILE --founder {spelled(invitation.founder)}"
         say({"request": str(request), "founder": invitation.founder}, after, as_json)
         return
     home = home.trust(join_online(invitation, answer))

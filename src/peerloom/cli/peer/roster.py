@@ -8,11 +8,23 @@ from typing import Annotated
 import typer
 
 from ..app import Json, show
-from .shared import HERE, Folder, changed, document_of, founder_of, members_table, read, say, summary
+from .shared import (
+    HERE,
+    Folder,
+    changed,
+    document_of,
+    founder_of,
+    members_table,
+    read,
+    say,
+    summary,
+)
 
 __all__ = ["roster_app"]
 
-roster_app = typer.Typer(help="See and change who takes part and which links there are.", no_args_is_help=True)
+roster_app = typer.Typer(
+    help="See and change who takes part and which links there are.", no_args_is_help=True
+)
 
 
 @roster_app.command("show")
@@ -26,7 +38,10 @@ def roster_show(folder: Folder = HERE, as_json: Json = False) -> None:
 
 @roster_app.command("add")
 def roster_add(
-    request: Annotated[Path, typer.Argument(help="The file that a newcomer made with 'peer join TOKEN --request FILE'.")],
+    request: Annotated[
+        Path,
+        typer.Argument(help="The file that a newcomer made with 'peer join TOKEN --request FILE'."),
+    ],
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
@@ -39,7 +54,9 @@ def roster_add(
 
 @roster_app.command("remove")
 def roster_remove(
-    member: Annotated[str, typer.Argument(help="Name or id.")], folder: Folder = HERE, as_json: Json = False
+    member: Annotated[str, typer.Argument(help="Name or id.")],
+    folder: Folder = HERE,
+    as_json: Json = False,
 ) -> None:
     """Remove a member (founder only). Peers that run close its links at once, and go on or say why they cannot."""
     from ...transport import Home
@@ -54,7 +71,9 @@ def roster_link(
     target: Annotated[str, typer.Argument(help="Who receives.")],
     a: Annotated[float, typer.Option(min=0, help="The receiver's weight, for pulling.")] = 0.0,
     b: Annotated[float, typer.Option(min=0, help="The sender's weight, for pushing.")] = 0.0,
-    both: Annotated[bool, typer.Option("--both", help="Both directions, with the same weights.")] = False,
+    both: Annotated[
+        bool, typer.Option("--both", help="Both directions, with the same weights.")
+    ] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take the link away instead.")] = False,
     folder: Folder = HERE,
     as_json: Json = False,
@@ -76,7 +95,12 @@ def roster_link(
 
 @roster_app.command("graph")
 def roster_graph(
-    file: Annotated[Path, typer.Argument(help="An experiment file; its graph must have as many rows as there are members.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="An experiment file; its graph must have as many rows as there are members."
+        ),
+    ],
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
@@ -103,13 +127,19 @@ def roster_graph(
         for layer, part in graph.layers.items()
         for source, target, a, b in zip(part.src, part.dst, part.a, part.b, strict=True)
     ]
-    agreed = {"links": tuple(links), "spec": spec_hash(exp), "file": hashlib.sha256(data).hexdigest()}
+    agreed = {
+        "links": tuple(links),
+        "spec": spec_hash(exp),
+        "file": hashlib.sha256(data).hexdigest(),
+    }
     changed(home, roster.amended(home.identity, **agreed, new_epoch=True), as_json)
 
 
 @roster_app.command("save")
 def roster_save(
-    file: Annotated[Path, typer.Argument(help="Where to write it.")], folder: Folder = HERE, as_json: Json = False
+    file: Annotated[Path, typer.Argument(help="Where to write it.")],
+    folder: Folder = HERE,
+    as_json: Json = False,
 ) -> None:
     """Write the signed roster to a file for others."""
     from ...transport import Home
@@ -117,13 +147,19 @@ def roster_save(
 
     roster = Home.open(folder).roster
     write_whole(file, roster.to_bytes())
-    say({"file": str(file), **summary(roster)}, f"Version {roster.version} of the roster: {file}", as_json)
+    say(
+        {"file": str(file), **summary(roster)},
+        f"Version {roster.version} of the roster: {file}",
+        as_json,
+    )
 
 
 @roster_app.command("take")
 def roster_take(
     file: Annotated[Path, typer.Argument(help="A roster that the founder saved.")],
-    founder: Annotated[str, typer.Option(metavar="ID", help="The founder's id, the first time.")] = "",
+    founder: Annotated[
+        str, typer.Option(metavar="ID", help="The founder's id, the first time.")
+    ] = "",
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:

@@ -14,42 +14,80 @@ __all__ = ["export", "start", "status", "stop"]
 
 
 def start(
-    file: Annotated[Path, typer.Argument(help="The experiment file, the same at every site: one algorithm, one seed.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="The experiment file, the same at every site: one algorithm, one seed."
+        ),
+    ],
     data: Annotated[
         str,
         typer.Option(
-            metavar="SAMPLES", help="This site's samples: a .csv or .npz file, or module:function. They stay here."
+            metavar="SAMPLES",
+            help="This site's samples: a .csv or .npz file, or module:function. They stay here.",
         ),
     ] = "",
     label: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The label's column in a CSV, if the experiment does not name it.")
+        str,
+        typer.Option(
+            metavar="COLUMN",
+            help="The label's column in a CSV, if the experiment does not name it.",
+        ),
     ] = "",
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where to listen. By default this peer's first address.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="Where to listen. By default this peer's first address."
+        ),
     ] = "",
     deadline: Annotated[
         float | None,
-        typer.Option(min=0.01, help="Seconds to wait for a neighbour in a round; then the round goes on without it."),
+        typer.Option(
+            min=0.01,
+            help="Seconds to wait for a neighbour in a round; then the round goes on without it.",
+        ),
     ] = None,
     free: Annotated[
-        bool, typer.Option("--free", help="Wait for nobody: use the newest of every neighbour. Must be so at every site.")
+        bool,
+        typer.Option(
+            "--free",
+            help="Wait for nobody: use the newest of every neighbour. Must be so at every site.",
+        ),
     ] = False,
     wait: Annotated[
-        float, typer.Option(min=0.1, help="Seconds that a neighbour may be away before this peer gives up (or goes on).")
+        float,
+        typer.Option(
+            min=0.1,
+            help="Seconds that a neighbour may be away before this peer gives up (or goes on).",
+        ),
     ] = 60.0,
     dead: Annotated[
         float,
-        typer.Option(min=0.5, help="Seconds of silence after which a link is given up. 3 suits a LAN, 30 lossy lines."),
+        typer.Option(
+            min=0.5,
+            help="Seconds of silence after which a link is given up. 3 suits a LAN, 30 lossy lines.",
+        ),
     ] = 10.0,
     largest_norm: Annotated[
         float | None,
-        typer.Option(min=0, metavar="NORM", help="Refuse vectors of neighbours that are longer than this (Euclidean norm)."),
+        typer.Option(
+            min=0,
+            metavar="NORM",
+            help="Refuse vectors of neighbours that are longer than this (Euclidean norm).",
+        ),
     ] = None,
-    history: Annotated[bool, typer.Option("--history", help="Keep every event of every link, for the checker.")] = False,
+    history: Annotated[
+        bool, typer.Option("--history", help="Keep every event of every link, for the checker.")
+    ] = False,
     metrics: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Serve metrics for Prometheus there, on this machine only.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="Serve metrics for Prometheus there, on this machine only."
+        ),
     ] = "",
-    log_json: Annotated[bool, typer.Option("--log-json", help="Say what happens as JSON, one object per line.")] = False,
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Say what happens as JSON, one object per line.")
+    ] = False,
     folder: Folder = HERE,
 ) -> None:
     """Train: this peer's row of the experiment, with its neighbours. Started again, it goes on where it was."""
@@ -67,14 +105,15 @@ def start(
 
 def status(folder: Folder = HERE, as_json: Json = False) -> None:
     """How the runs of this peer stand: round, loss, every link with its lag and bytes, refusals by reason."""
-    from ..standing import status_of, told
+    from ..peer_status import status_of, told
 
     found = status_of(folder)
     show(found, told(found), as_json)
 
 
 def stop(
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for it to end.")] = 30.0, folder: Folder = HERE
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for it to end.")] = 30.0,
+    folder: Folder = HERE,
 ) -> None:
     """Ask the running peer to end with a checkpoint."""
     import os
@@ -86,7 +125,11 @@ def stop(
     from ...transport import Home
     from ...transport.files import is_locked
 
-    running = [path.parent for path in Home.open(folder).state.glob("*/status.json") if is_locked(path.parent)]
+    running = [
+        path.parent
+        for path in Home.open(folder).state.glob("*/status.json")
+        if is_locked(path.parent)
+    ]
     if not running:
         err.print("No peer runs here.", highlight=False)
         return
@@ -103,9 +146,14 @@ def stop(
 
 
 def export(
-    file: Annotated[Path, typer.Argument(help="The safetensors file to write.")] = Path("model.safetensors"),
+    file: Annotated[Path, typer.Argument(help="The safetensors file to write.")] = Path(
+        "model.safetensors"
+    ),
     run: Annotated[
-        str, typer.Option(metavar="RUN", help="Which run, by the start of its name; needed if there are many.")
+        str,
+        typer.Option(
+            metavar="RUN", help="Which run, by the start of its name; needed if there are many."
+        ),
     ] = "",
     folder: Folder = HERE,
     as_json: Json = False,

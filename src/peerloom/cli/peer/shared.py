@@ -54,7 +54,9 @@ def founder_of(home: Home, given: str) -> str:
     from ...errors import PeerError
 
     if home.founder and given and home.founder != given:
-        raise PeerError("This peer belongs to a federation of another founder. Use another folder for this one.")
+        raise PeerError(
+            "This peer belongs to a federation of another founder. Use another folder for this one."
+        )
     if not (home.founder or given):
         raise PeerError(
             "Whose signature is to be believed? Give the founder's id, as the founder told it to you: --founder ID"
@@ -77,20 +79,34 @@ def spelled(id: str) -> str:
 
 def identity_of(home: Home) -> dict[str, Any]:
     """What a peer tells of itself."""
-    return {"name": home.name, "id": home.identity.id, "spelled": spelled(home.identity.id), "folder": str(home.folder)}
+    return {
+        "name": home.name,
+        "id": home.identity.id,
+        "spelled": spelled(home.identity.id),
+        "folder": str(home.folder),
+    }
 
 
 def summary(roster: Roster) -> dict[str, Any]:
     """A roster in a few figures."""
-    return {"founder": roster.founder, "version": roster.version, "epoch": roster.epoch, "members": len(roster.members)}
+    return {
+        "founder": roster.founder,
+        "version": roster.version,
+        "epoch": roster.epoch,
+        "members": len(roster.members),
+    }
 
 
 def document_of(roster: Roster) -> dict[str, Any]:
     """A roster for machines."""
     members = [
-        {"row": row, "name": m.name, "id": m.id, "addresses": list(m.addresses)} for row, m in enumerate(roster.members)
+        {"row": row, "name": m.name, "id": m.id, "addresses": list(m.addresses)}
+        for row, m in enumerate(roster.members)
     ]
-    links = [{"from": roster.name(e.source), "to": roster.name(e.target), "a": e.a, "b": e.b} for e in roster.links]
+    links = [
+        {"from": roster.name(e.source), "to": roster.name(e.target), "a": e.a, "b": e.b}
+        for e in roster.links
+    ]
     facts = {"run": roster.run, "spec": roster.spec, "file": roster.file, "hash": roster.hash}
     return {**summary(roster), "members": members, "links": links, **facts}
 

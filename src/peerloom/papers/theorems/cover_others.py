@@ -15,7 +15,7 @@ from ...theory.constants import Constants
 from ...theory.contraction import Contraction, hub_matrix
 from ...theory.coverage import Coverage, step_of
 from ...theory.matrices import expected, second_modulus
-from ...theory.rules import carried_share
+from ...theory.rule_facts import carried_share
 from . import depositum, mll_sgd, pame
 from . import spod_gt_recursion as recursion
 from .spod_gt import Mixing

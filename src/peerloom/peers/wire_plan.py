@@ -1,0 +1,148 @@
+"""What a run looks like on the wire, as all its peers find it out for themselves from the experiment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..core import MODELS, Codec, Part
+from ..errors import PeerError
+from ..experiment import Experiment
+from ..runtime import trace
+from ..runtime.dry_run import Part as TracedPart
+from ..transport import Channel, Settings
+from .coded import coded_channel
+from .floats import float_channel
+
+__all__ = ["AHEAD", "WirePlan"]
+
+CHECKPOINT_EVERY = 50  # rounds, at the most; what neighbours may need of the rounds before is kept,
+KEPT_BYTES = 64 << 20  # but never more than this per link
+AHEAD = 8  # parcels that may be on their way to one neighbour before this peer waits for it
+
+
+@dataclass(frozen=True)
+class WirePlan:
+    """What a run looks like on the wire: what travels in each mixing of a round, and how peers wait for each other.
+
+    `flows`: models are mixed symmetrically, so that peers which do not wait must move differences to keep the mean.
+    `keeps_mean`: they must do so also where a message is late, since the rule counts on it.
+    `outlasts`: the rule sends models and remembers nothing of its neighbours, so that one may go for good, and its link is
+    silent from then on. Trackers and copies would count on it for ever.
+    """
+
+    rule: str
+    parts: dict[int, tuple[Part, ...]]
+    layers: dict[int, str]  # over which layer of links each mixing goes
+    codec: Codec
+    dtype: str
+    flows: bool
+    keeps_mean: bool = False
+    outlasts: bool = False
+    deadline: float | None = None
+    free: bool = False  # peers wait for nobody
+    largest_norm: float | None = None  # longer rows of neighbours are refused here
+
+    @classmethod
+    def of(
+        cls,
+        exp: Experiment,
+        deadline: float | None = None,
+        free: bool = False,
+        largest_norm: float | None = None,
+    ) -> WirePlan:
+        """What the rule's trace tells."""
+        mixings = trace(exp.algorithm).mixings
+        parts = {
+            mix_index: tuple(_part(part, exp.problem.n) for part in mixing.parts)
+            for mix_index, mixing in enumerate(mixings, start=1)
+        }
+        layers = {mix_index: mixing.layer for mix_index, mixing in enumerate(mixings, start=1)}
+        needs = exp.algorithm.needs
+        outlasts = needs.links == "any" and needs.accepts == MODELS
+        name, travels = type(exp.algorithm).__name__, (parts, layers, exp.message, exp.dtype)
+        return cls(
+            name,
+            *travels,
+            needs.symmetric,
+            needs.keeps_mean,
+            outlasts,
+            deadline,
+            free,
+            largest_norm,
+        )
+
+    def check_outlasts(self, name: str) -> None:
+        """Refuse to go on without a peer that was taken from the roster, under a rule that counts on it."""
+        if not self.outlasts:
+            raise PeerError(
+                f"The founder took {name}, or a link with it, from the roster, and {self.rule} cannot go on without: what "
+                "it remembers of the others would be wrong from now on. What this peer has is kept. Agree on an experiment "
+                "for those who stay (`peerloom peer roster graph FILE` at the founder) and start that."
+            )
+
+    @property
+    def turns(self) -> int:
+        """Mixings in a round, at the most."""
+        return max(self.parts, default=1)
+
+    @property
+    def pushes(self) -> bool:
+        """Whether mass travels, which must not be lost."""
+        return any(part.pushed for parts in self.parts.values() for part in parts)
+
+    @property
+    def channels(self) -> dict[int, Channel]:
+        """What may travel: every mixing of a round has its own."""
+        if self.free:
+            return {
+                mix_index: float_channel(
+                    "float64", [self.free_width(mix_index)], self.largest_norm, -1
+                )
+                for mix_index in self.parts
+            }
+        return {
+            mix_index: coded_channel(self.codec, parts, self.dtype, mix_index, self.largest_norm)
+            for mix_index, parts in self.parts.items()
+        }
+
+    def free_width(self, mix_index: int) -> int:
+        """Numbers of a parcel where peers wait for nobody: models that flow travel with what was moved so far."""
+        parts = self.parts[mix_index]
+        return sum(part.width * (2 if self.flows and not part.pushed else 1) for part in parts)
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Rounds between checkpoints: as many as neighbours can keep the parcels of; one, where rounds may lack some."""
+        if self.deadline is not None:
+            return 1
+        return max(1, min(CHECKPOINT_EVERY, KEPT_BYTES // (2 * self._largest * self.turns)))
+
+    @property
+    def _largest(self) -> int:
+        return max(channel.longest for channel in self.channels.values())
+
+    @property
+    def remember(self) -> int:
+        """Rounds that a neighbour may be behind: the age of its older checkpoint, should the newest be spoilt, and what may
+        lie untaken in its inbox.
+        """
+        return 2 * self.checkpoint_every + 2 * AHEAD + 2
+
+    @property
+    def kept(self) -> int:
+        """Acknowledged parcels that are kept for each neighbour, in case it goes back to an older checkpoint."""
+        return self.remember * self.turns
+
+    def settings(self, base: Settings) -> Settings:
+        """Settings under which a neighbour that starts again gets all that it has not seen.
+
+        Who waits for nobody never drives the links itself: there they have threads of their own.
+        """
+        return replace(
+            base, retain=self.kept, outbox=self.kept + 64, large=0 if self.free else base.large
+        )
+
+
+def _part(traced: TracedPart, n: int) -> Part:
+    """One offer of a mixing for a model of n numbers; which `compress` made it does not matter here."""
+    return Part(traced.width.at(n), traced.pushed, 1 if traced.compressed else None, traced.silent)

@@ -1,0 +1,66 @@
+"""The algorithms, one per equation. They see the port and nothing else."""
+
+from ..core import REGISTERED, Rule
+from .compressed import ANQNIDS, BEER, CHOCO, DCD, SQuARM
+from .corrected import D2, EXTRA, NIDS
+from .depositum import DSMT, Depositum, ProxGT
+from .dspodfl import DGD, DFedAvg, DSpodFL, RandomizedGossip, SporadicSGD
+from .gossip import DSGD, CooperativeSGD, EpidemicLearning, GossipPushPull, PairwiseGossip
+from .local import KGT, DFedAvgM, DFedSAM
+from .mll_sgd import HLSGD, MLLSGD, DistributedSGD, FedAvg, LocalSGD
+from .pame import PaME
+from .server import FedADMM, FedDR, FedDualAvg, FedMiD
+from .spod_gt import PeriodicGT, SpodGT, SporadicKGT, SporadicPushPull, SynchronousGT
+from .tracking import AB, DSGT, SGP, PushDIGing, PushPull, SubgradientPush
+
+__all__ = [
+    "AB",
+    "ANQNIDS",
+    "BEER",
+    "CHOCO",
+    "D2",
+    "DCD",
+    "DGD",
+    "DSGD",
+    "DSGT",
+    "DSMT",
+    "EXTRA",
+    "HLSGD",
+    "KGT",
+    "MLLSGD",
+    "NIDS",
+    "RULES",
+    "SGP",
+    "CooperativeSGD",
+    "DFedAvg",
+    "DFedAvgM",
+    "DFedSAM",
+    "DSpodFL",
+    "Depositum",
+    "DistributedSGD",
+    "EpidemicLearning",
+    "FedADMM",
+    "FedAvg",
+    "FedDR",
+    "FedDualAvg",
+    "FedMiD",
+    "GossipPushPull",
+    "LocalSGD",
+    "PaME",
+    "PairwiseGossip",
+    "PeriodicGT",
+    "ProxGT",
+    "PushDIGing",
+    "PushPull",
+    "RandomizedGossip",
+    "SQuARM",
+    "SpodGT",
+    "SporadicKGT",
+    "SporadicPushPull",
+    "SporadicSGD",
+    "SubgradientPush",
+    "SynchronousGT",
+]
+
+RULES: dict[str, type[Rule]] = dict(sorted(REGISTERED.items()))
+"""The rules of this room, which register themselves where they stand."""

@@ -1,0 +1,206 @@
+"""DEPOSITUM: proximal gradient tracking with momentum and local steps, and the two methods next to it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, NamedTuple
+
+from torch import Tensor
+
+from ..core import MEAN, ConfigError, Plan, Port, Rate, Requirements, rule
+
+__all__ = ["DSMT", "Depositum", "ProxGT"]
+
+_SYMMETRIC = Requirements(
+    symmetric=True,
+    accepts=MEAN,
+    instead="Use a graph such as 'ring' or 'geometric', or a rule for directed graphs.",
+)
+_ALL = Plan(nodes="always", links="always")
+
+
+class State(NamedTuple):
+    """The models, the trackers, the last gradients, the momentum."""
+
+    x: Tensor
+    y: Tensor
+    g: Tensor
+    mu: Tensor
+
+
+class Descent(NamedTuple):
+    """How a rule descends: x <- prox_h(x - step * direction), directions following trackers."""
+
+    tracker: Tensor
+    direction: Tensor
+    step: float
+
+
+class Proximal(NamedTuple):
+    """The models, the trackers, the last gradients."""
+
+    x: Tensor
+    y: Tensor
+    v: Tensor
+
+
+@rule("DEPOSITUM", "z, y", "sparse models: any regulariser, momentum and local steps")
+@dataclass(frozen=True)
+class Depositum:
+    """Decentralized proximal SGD with tracking and momentum, for f plus a regulariser that need not be convex.
+
+        mu <- gamma mu + (1 - gamma) y
+        nu  = mu  (Polyak),  or  gamma mu + (1 - gamma) y  (Nesterov)
+        x <- W_t prox_h^{1/alpha}(x - alpha nu)
+        y <- W_t (y + beta g(x) - beta g(old x))
+
+    x model, y tracker of beta times the mean gradient, mu and nu momentum, g mini-batch gradient; mu, y and g start at zero.
+    W_t is W every T0 rounds and the identity otherwise: give it the schedule `Every(T0)`, under which the first round never
+    talks; `Always` is taken for `Every(1)`. Two messages per talking round. Needs symmetric links. The mean of y is beta
+    times the mean of g.
+
+    Its fixed points solve 0 in beta grad f + dh: it minimises f + h / beta. h_scale="beta" scales h along, so that f + h is
+    minimised whatever beta is; where neither is wanted a warning says so before the run.
+
+    Reference: Zhou et al., "Decentralized Nonconvex Composite Federated Learning with Gradient Tracking and Momentum"
+    (DEPOSITUM), Rule 1; the errata of its analysis do not touch the algorithm.
+
+    >>> import peerloom as pl
+    >>> problem = pl.problems.Quadratic(A=[[[1.0]], [[1.0]]], b=[[1.0], [3.0]], h=pl.problems.L1(0.5))
+    >>> rule = pl.rules.Depositum(alpha=0.1, beta=1.0, gamma=0.5)
+    >>> always = pl.schedules.Every(1)
+    >>> exp = pl.Experiment(graph=pl.graphs.complete(2), problem=problem, algorithm=rule, schedule=always, dtype="float64")
+    >>> pl.simulate(exp).x.flatten().round(decimals=6).tolist()
+    [1.5, 1.5]
+    """
+
+    alpha: float
+    beta: float = 1.0
+    gamma: float = 0.0
+    nesterov: bool = False
+    h_scale: Literal["beta"] | None = None
+    needs: ClassVar[Requirements] = replace(_SYMMETRIC, prox=True)
+    family: ClassVar[str] = "DEPOSITUM"
+    plan: ClassVar[Plan] = Plan(quiet_start=True)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.alpha, Rate) or not (
+            0 < self.alpha < math.inf and 0 < self.beta < math.inf and 0 <= self.gamma < 1
+        ):
+            raise ConfigError(
+                f"Depositum needs alpha > 0, beta > 0 and 0 <= gamma < 1; found {self.alpha}, {self.beta}, {self.gamma}."
+            )
+        if self.h_scale not in (None, "beta"):
+            raise ConfigError(
+                f"Depositum.h_scale must be 'beta' or left out, found '{self.h_scale}'."
+            )
+
+    def caution(self, regularised: bool) -> str | None:
+        """What a user should know before a run with this problem."""
+        if not regularised or self.beta == 1 or self.h_scale == "beta":
+            return None
+        return (
+            f"Depositum with beta = {self.beta:g} minimises f + h / {self.beta:g}, not f + h. "
+            'Use beta = 1, or h_scale="beta" to scale h along.'
+        )
+
+    def init(self, x: Tensor, port: Port) -> State:
+        """All but the models at zero: the first round is a pure proximal step."""
+        return State(x, 0 * x, 0 * x, 0 * x)
+
+    def step(self, s: State, port: Port) -> State:
+        """Momentum, proximal step, mix; gradient, track, mix."""
+        mu, nu = self._momentum(s)
+        h_step = self.alpha * self.beta if self.h_scale == "beta" else self.alpha
+        x = port.mix(port.prox(s.x - self.alpha * nu, h_step))
+        g = port.grad(x)
+        y = port.mix(s.y + self.beta * (g - s.g))
+        return State(x, y, g, mu)
+
+    def descent(self, s: State) -> Descent:
+        """What the next round will do, to be measured."""
+        return Descent(s.y, self._momentum(s)[1], self.alpha)
+
+    def _momentum(self, s: State) -> tuple[Tensor, Tensor]:
+        mu = self.gamma * s.mu + (1 - self.gamma) * s.y
+        return mu, self.gamma * mu + (1 - self.gamma) * s.y if self.nesterov else mu
+
+
+@rule("Huang, Pu and Nedic", "x - alpha y, y", "noisy gradients: momentum is tracked")
+@dataclass(frozen=True)
+class DSMT:
+    """Distributed stochastic momentum tracking, as DEPOSITUM quotes it: the trackers track momentum.
+
+        x <- W (x - alpha y)     nu <- gamma nu + (1 - gamma) g(x)     y <- W (y + nu - old nu)
+
+    nu and y start as (1 - gamma) times the first gradient. The original accelerates W by Chebyshev polynomials; this one
+    does not. Needs symmetric links.
+    Reference: Huang, Pu and Nedic, "An Accelerated Distributed Stochastic Gradient Method with Momentum"; DEPOSITUM,
+    remark 2.
+    """
+
+    lr: float
+    gamma: float = 0.9
+    needs: ClassVar[Requirements] = _SYMMETRIC
+    plan: ClassVar[Plan] = _ALL
+
+    def __post_init__(self) -> None:
+        if isinstance(self.lr, Rate) or not (0 < self.lr < math.inf and 0 <= self.gamma < 1):
+            raise ConfigError(
+                f"DSMT needs lr > 0 and 0 <= gamma < 1; found {self.lr} and {self.gamma}."
+            )
+
+    def init(self, x: Tensor, port: Port) -> Proximal:
+        """The momentum of a zero past."""
+        nu = (1 - self.gamma) * port.grad(x)
+        return Proximal(x, nu, nu)
+
+    def step(self, s: Proximal, port: Port) -> Proximal:
+        """Step and mix, then track the momentum."""
+        x = port.mix(s.x - self.lr * s.y)
+        nu = self.gamma * s.v + (1 - self.gamma) * port.grad(x)
+        return Proximal(x, port.mix(s.y + nu - s.v), nu)
+
+
+@rule("Xin et al. 2021", "z, y, K times", "regularised problems on undirected graphs")
+@dataclass(frozen=True)
+class ProxGT:
+    """ProxGT-SA: proximal gradient tracking with several rounds of mixing in each.
+
+        y <- W^K (y + v - old v),  v = g(x)     x <- W^K prox_h^{1/alpha}(x - alpha y)
+
+    y and the old v start at zero. The original accelerates W^K by Chebyshev polynomials; this one mixes K times, and each
+    mixing is a message. Needs symmetric links.
+    Reference: Xin, Das, Khan and Kar, "A Stochastic Proximal Gradient Framework for Decentralized Non-Convex Composite
+    Optimization", 2021.
+    """
+
+    lr: float
+    K: int = 1
+    needs: ClassVar[Requirements] = replace(_SYMMETRIC, prox=True)
+    plan: ClassVar[Plan] = _ALL
+
+    def __post_init__(self) -> None:
+        if isinstance(self.lr, Rate) or not (0 < self.lr < math.inf and self.K >= 1):
+            raise ConfigError(f"ProxGT needs lr > 0 and K >= 1; found {self.lr} and {self.K}.")
+
+    @property
+    def mixings(self) -> int:
+        """K, of the models as of the trackers."""
+        return self.K
+
+    def init(self, x: Tensor, port: Port) -> Proximal:
+        """Nothing tracked yet."""
+        return Proximal(x, 0 * x, 0 * x)
+
+    def step(self, s: Proximal, port: Port) -> Proximal:
+        """Track, then step."""
+        v = port.grad(s.x)
+        y = self._mixed(s.y + v - s.v, port)
+        return Proximal(self._mixed(port.prox(s.x - self.lr * y, self.lr), port), y, v)
+
+    def _mixed(self, x: Tensor, port: Port) -> Tensor:
+        for _ in range(self.K):
+            x = port.mix(x)
+        return x

@@ -1,0 +1,70 @@
+"""PaME: partial message exchange, with steps that shrink as the penalty on disagreement grows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..core import ConfigError, Port, Requirements, average, rule
+
+__all__ = ["PaME"]
+
+
+class State(NamedTuple):
+    """The models, and how many neighbours each row last heard."""
+
+    x: Tensor
+    m: Tensor
+
+
+@rule("PaME", "some coordinates of x", "thin links: part of a model to part of the neighbours")
+@dataclass(frozen=True)
+class PaME:
+    """Partial message exchange: each client averages what some neighbours sent of some coordinates, then steps.
+
+        vbar_i = the mean, coordinate by coordinate, of what arrived; x_i where nothing did
+        x_i <- vbar_i - g_i(vbar_i) / (sigma_k m_i),   sigma_k = sigma growth^k
+
+    x_i     model of client i (the paper's w_i); its own value is dropped wherever a neighbour's arrived
+    m_i     how many neighbours it heard when it last heard any
+    sigma   the penalty weight, which grows by `growth` in every iteration k = 0, 1, ..., local ones too
+
+    Give it the schedule `Sampled(kappa, fraction)` and the message `Coordinates(fraction)`; with full messages and all
+    neighbours it is plain neighbour averaging. A zero that was sent counts as sent (erratum E-A2), and at least one
+    neighbour is always asked (E-A4). Bipartite graphs only swap values. The first models are the problem's own start: the
+    paper's zero is that of its convex examples and useless for networks.
+
+    Reference: PaME, Algorithms 1 and 2, eqs. (5)-(7).
+
+    >>> import peerloom as pl
+    >>> problem = pl.problems.Quadratic(A=[[[1.0]]] * 3, b=[[0.0], [1.0], [2.0]])
+    >>> rule = pl.rules.PaME(sigma=2.0, growth=1.01)
+    >>> exp = pl.Experiment(graph=pl.graphs.complete(3), problem=problem, algorithm=rule, rounds=400, dtype="float64")
+    >>> pl.simulate(exp).x.mean().item().__round__(2)
+    1.0
+    """
+
+    sigma: float
+    growth: float = 1.0
+    needs: ClassVar[Requirements] = Requirements(combines="average")
+    family: ClassVar[str] = "PaME"
+
+    def __post_init__(self) -> None:
+        if not (self.sigma > 0 and self.growth >= 1):
+            raise ConfigError(
+                f"PaME needs sigma > 0 and growth >= 1; found {self.sigma} and {self.growth}."
+            )
+
+    def init(self, x: Tensor, port: Port) -> State:
+        """Nobody heard yet; the first round is heard by everyone."""
+        return State(x, torch.ones_like(x[:, :1]))
+
+    def step(self, s: State, port: Port) -> State:
+        """Average, then step at the average."""
+        vbar = port.mix(average(s.x))
+        m = torch.where(port.received() > 0, port.received(), s.m)
+        sigma = self.sigma * self.growth ** (port.t - 1)
+        return State(torch.addcdiv(vbar, port.grad(vbar, port.active()), sigma * m, value=-1), m)

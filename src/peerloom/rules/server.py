@@ -1,0 +1,218 @@
+"""Methods with a server, which is a hub: FedMiD, FedDualAvg, FedDR, FedADMM. Every worker takes part in every round.
+
+The server only averages. What it would compute from the average, each worker computes for itself and finds the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+
+from ..core import STEADY, ConfigError, Plan, Port, Requirements, rule
+
+__all__ = ["FedADMM", "FedDR", "FedDualAvg", "FedMiD"]
+
+_SERVER = Requirements(
+    layers=("up", "down"),
+    one_hub=True,
+    prox=True,
+    accepts=STEADY,
+    links="all",
+    instead="Use graphs.hubs with a single hub.",
+)
+_ALL = Plan(nodes="always", links="always")
+
+
+class Model(NamedTuple):
+    """The server's model, which everyone has."""
+
+    x: Tensor
+
+
+class Dual(NamedTuple):
+    """The model, and the dual state it is the proximal point of."""
+
+    x: Tensor
+    y: Tensor
+
+
+class Split(NamedTuple):
+    """The server's model; each worker's own, and its second variable."""
+
+    x: Tensor
+    own: Tensor
+    y: Tensor
+
+
+@rule(
+    "Yuan et al. 2021",
+    "x, to and from a server",
+    "regularised problems, by the simplest rule with a server",
+)
+@dataclass(frozen=True)
+class FedMiD:
+    """Federated mirror descent: proximal steps at the workers, then a proximal step of the mean.
+
+        K times, from x:  w <- prox_{eta_c h}(w - eta_c g(w));     x <- prox_{eta_s eta_c K h}(x + eta_s (mean w - x))
+
+    For `graphs.hubs` with a single hub; schedule `Always`. The prox parameter is the step size gathered so far.
+    Reference: Yuan, Zaheer and Reddi, "Federated Composite Optimization", 2021, Rule 2.
+    """
+
+    lr: float
+    K: int = 5
+    server_lr: float = 1.0
+    needs: ClassVar[Requirements] = _SERVER
+    plan: ClassVar[Plan] = _ALL
+
+    def __post_init__(self) -> None:
+        _check(self, lr=self.lr, K=self.K, server_lr=self.server_lr)
+
+    def init(self, x: Tensor, port: Port) -> Model:
+        """One common start."""
+        return Model(x)
+
+    def step(self, s: Model, port: Port) -> Model:
+        """Local proximal steps, then the server's."""
+        w = s.x
+        for k in range(self.K):
+            w = port.prox(w - self.lr * port.grad(w, batch=k), self.lr)
+        return Model(
+            port.prox(
+                s.x + self.server_lr * (_mean(w, port) - s.x), self.server_lr * self.lr * self.K
+            )
+        )
+
+
+@rule(
+    "Yuan et al. 2021",
+    "dual y, to and from a server",
+    "sparse models that stay sparse under averaging",
+)
+@dataclass(frozen=True)
+class FedDualAvg:
+    """Federated dual averaging: workers average gradients in the dual and map back by one proximal step.
+
+        k-th local step of round r:  w = prox_{eta h}(y_i),  eta = eta_s eta_c K r + eta_c k;   y_i <- y_i - eta_c g(w)
+        y <- y + eta_s (mean y_i - y);     x = prox_{eta_s eta_c K (r + 1) h}(y)
+
+    Rounds count from r = 0, so the very first step has eta = 0 and w = y. For `graphs.hubs` with a single hub.
+    Reference: Yuan, Zaheer and Reddi, "Federated Composite Optimization", 2021, Rule 3.
+    """
+
+    lr: float
+    K: int = 5
+    server_lr: float = 1.0
+    needs: ClassVar[Requirements] = _SERVER
+    plan: ClassVar[Plan] = _ALL
+
+    def __post_init__(self) -> None:
+        _check(self, lr=self.lr, K=self.K, server_lr=self.server_lr)
+
+    def init(self, x: Tensor, port: Port) -> Dual:
+        """The dual starts as the model."""
+        return Dual(x, x)
+
+    def step(self, s: Dual, port: Port) -> Dual:
+        """Local dual steps, then the server's."""
+        r, whole = port.t - 1, self.server_lr * self.lr * self.K
+        y = s.y
+        for k in range(self.K):
+            eta = whole * r + self.lr * k
+            w = port.prox(y, eta) if eta else y
+            y = y - self.lr * port.grad(w, batch=k)
+        y = s.y + self.server_lr * (_mean(y, port) - s.y)
+        return Dual(port.prox(y, whole * (r + 1)), y)
+
+
+@rule(
+    "Tran Dinh et al. 2021", "2 x - y, to and from a server", "regularised problems, with a server"
+)
+@dataclass(frozen=True)
+class FedDR:
+    """Federated Douglas-Rachford splitting.
+
+        y_i <- y_i + alpha (x - x_i);   x_i ~ prox_{eta f_i}(y_i);   x <- prox_{eta h}(mean of 2 x_i - y_i)
+
+    The inner problem, f_i(w) + |w - y_i|^2 / (2 eta), is solved by K gradient steps from x_i. For `graphs.hubs` with a
+    single hub.
+    Reference: Tran-Dinh, Pham, Phan and Nguyen, "FedDR - Randomized Douglas-Rachford Splitting Algorithms for Nonconvex
+    Federated Composite Optimization", 2021.
+    """
+
+    lr: float
+    eta: float = 1.0
+    alpha: float = 1.0
+    K: int = 5
+    needs: ClassVar[Requirements] = _SERVER
+    plan: ClassVar[Plan] = _ALL
+
+    def __post_init__(self) -> None:
+        _check(self, lr=self.lr, K=self.K, eta=self.eta, alpha=self.alpha)
+
+    def init(self, x: Tensor, port: Port) -> Split:
+        """All start as the model."""
+        return Split(x, x, x)
+
+    def step(self, s: Split, port: Port) -> Split:
+        """Reflect, solve nearby, average the reflections."""
+        y = s.y + self.alpha * (s.x - s.own)
+        own = s.own
+        for k in range(self.K):
+            own = own - self.lr * (port.grad(own, batch=k) + (own - y) / self.eta)
+        return Split(port.prox(_mean(2 * own - y, port), self.eta), own, y)
+
+
+@rule(
+    "Wang, Marella and Anderson 2022",
+    "x + z/eta, to and from a server",
+    "regularised problems, with a server",
+)
+@dataclass(frozen=True)
+class FedADMM:
+    """Federated ADMM: the same splitting in its multiplier form.
+
+        x_i ~ argmin f_i(w) + <z_i, w - x> + eta/2 |w - x|^2;   z_i <- z_i + eta (x_i - x);
+        x <- prox_{h / eta}(mean of x_i + z_i / eta)
+
+    The inner problem is solved by K gradient steps from x_i. Equals FedDR with alpha = 1 and eta_DR = 1 / eta. For
+    `graphs.hubs` with a single hub. The state's y is the multiplier z.
+    Reference: Wang, Marella and Anderson, "FedADMM: A Federated Primal-Dual Rule Allowing Partial Participation", 2022.
+    """
+
+    lr: float
+    eta: float = 1.0
+    K: int = 5
+    needs: ClassVar[Requirements] = _SERVER
+    plan: ClassVar[Plan] = _ALL
+
+    def __post_init__(self) -> None:
+        _check(self, lr=self.lr, K=self.K, eta=self.eta)
+
+    def init(self, x: Tensor, port: Port) -> Split:
+        """Multipliers of zero."""
+        return Split(x, x, 0 * x)
+
+    def step(self, s: Split, port: Port) -> Split:
+        """Solve nearby, update the multipliers, average."""
+        own = s.own
+        for k in range(self.K):
+            own = own - self.lr * (port.grad(own, batch=k) + s.y + self.eta * (own - s.x))
+        z = s.y + self.eta * (own - s.x)
+        return Split(port.prox(_mean(own + z / self.eta, port), 1 / self.eta), own, z)
+
+
+def _mean(x: Tensor, port: Port) -> Tensor:
+    """The weighted mean over the workers, at everyone: up to the server and down again."""
+    return port.mix(port.mix(x, over="up"), over="down")
+
+
+def _check(rule: object, **positive: float) -> None:
+    for name, value in positive.items():
+        if not 0 < value < math.inf or (name == "K" and value < 1):
+            raise ConfigError(
+                f"{type(rule).__name__}.{name} must be above 0 and finite, found {value}."
+            )

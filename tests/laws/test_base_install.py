@@ -1,0 +1,201 @@
+"""What works with the mandatory packages alone, and what is said where an extra is missing."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import peerloom
+from peerloom.cli.doctor import _Wanted, doctor_command
+
+pytestmark = pytest.mark.slow  # starts processes, or runs for long
+
+ROOT = Path(peerloom.__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+MODULES = {
+    "resvg-py": "resvg_py",
+    "tomli-w": "tomli_w",
+}  # where the name to import is another than the package's
+
+FILE = """
+rounds = 6
+seeds = [1, 2]
+[graph]
+name = "ring"
+clients = 4
+[problem]
+name = "Classification"
+model = "svm"
+partition = { name = "Labels", per_client = 2 }
+batch = 4
+[[algorithms]]
+name = "DSpodFL"
+lr = 0.1
+[[algorithms]]
+name = "DGD"
+lr = { name = "InverseSqrt", start = 0.1, gamma = 10.0 }
+"""
+
+# Runs a command in a process in which no package beyond the mandatory ones and theirs can be imported.
+BLOCKED = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Blocked(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+sys.argv = ["peerloom", *{words!r}]
+from peerloom.cli import main
+main()
+"""
+
+
+def packages(lines):
+    return {_Wanted.read(line).name for line in lines if not line.startswith("peerloom[")}
+
+
+BASE = packages(PROJECT["dependencies"])
+EXTRAS = {
+    name: packages(lines)
+    for name, lines in PROJECT["optional-dependencies"].items()
+    if name not in ("all", "test")
+}
+GONE = {"joblib", "pandas", "sklearn", "threadpoolctl"}
+OPTIONAL = GONE | {MODULES.get(name, name) for names in EXTRAS.values() for name in names}
+
+
+def command(*words, cwd, blocked=OPTIONAL):
+    code = BLOCKED.format(blocked=sorted(blocked), words=list(map(str, words)))
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    made = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(
+        made, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "small.toml").write_text(FILE)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        "peer --help",
+        "peer start --help",
+        "list",
+        "list algorithms",
+        "advise small.toml",
+        "doctor",
+        "data list",
+        "sweep small.toml --grid problem.batch=2,4 --jobs 2 --export svg --export csv --out swept",
+    ],
+)
+def test_commands_that_need_the_mandatory_packages_only(words, place):
+    done = command(*words.split(), cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_an_experiment_runs_and_is_reported_with_the_mandatory_packages_only(place):
+    for words in (
+        "run small.toml --out out",
+        "report out --export svg",
+        "run --resume out",
+        "export out/DGD-seed1",
+    ):
+        done = command(*words.split(), cwd=place)
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+    assert "<html" in (place / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "what", "extra"),
+    [
+        ("up small.toml --out out", "What runs between machines", "peers"),
+        (
+            "peer init a --found --address 127.0.0.1:7400 --folder home",
+            "What runs between machines",
+            "peers",
+        ),
+        ("peer status --folder home", "What runs between machines", "peers"),
+        ("bench --case links", "What runs between machines", "peers"),
+        (
+            "sweep small.toml --grid problem.batch=2,4 --export parquet --out swept",
+            "Table.to_polars",
+            "tables",
+        ),
+        ("sweep small.toml --grid problem.batch=2,4 --export png --out swept", "PNG", "png"),
+    ],
+)
+def test_a_missing_extra_is_one_sentence_and_an_exit_code(words, what, extra, place):
+    done = command(*words.split(), cwd=place)
+    assert done.returncode == 2
+    assert re.fullmatch(
+        rf"error: {what} needs the package \S+, which is not installed: pip install 'peerloom\[{extra}\]'\n",
+        "".join(
+            line
+            for line in done.stderr.splitlines(keepends=True)
+            if line.startswith(("error:", "Traceback"))
+        ),
+    ), done.stderr
+
+
+def test_doctor_says_how_to_get_an_extra(monkeypatch, capsys):
+    monkeypatch.setattr(
+        "peerloom.cli.doctor.requires",
+        lambda name: ['no-such-package>=1; extra == "png"', "numpy>=1.26"],
+    )
+    doctor_command(as_json=False)
+    assert "'peerloom[png]'" in capsys.readouterr().out
+
+
+def test_a_missing_extra_is_an_import_error_in_python():
+    code = "import sys\nsys.modules['msgpack'] = None\n"
+    code += "try:\n    import peerloom.peers.start\nexcept ImportError as error:\n    print(error)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip().endswith(
+        "needs the package msgpack, which is not installed: pip install 'peerloom[peers]'"
+    )
+
+
+def test_every_package_that_is_imported_is_declared_and_every_declared_one_is_imported():
+    found = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                found.add(node.module.partition(".")[0])
+    foreign = found - sys.stdlib_module_names - {"peerloom", "pandas"}
+    assert foreign == {
+        MODULES.get(name, name) for names in (BASE, *EXTRAS.values()) for name in names
+    }
+
+
+def test_the_extra_all_has_every_other_and_the_tests_install_it():
+    every = PROJECT["optional-dependencies"]
+    assert every["all"] == [
+        f"peerloom[{','.join(name for name in every if name not in ('all', 'test'))}]"
+    ]
+    assert every["test"][0] == "peerloom[all]"
+
+
+def test_what_is_installed_is_pinned():
+    pinned = {
+        line.partition("==")[0].lower().replace("_", "-")
+        for line in (ROOT / "constraints.txt").read_text().split()
+    }
+    optional = (line for lines in PROJECT["optional-dependencies"].values() for line in lines)
+    assert packages(PROJECT["dependencies"]) | packages(optional) <= pinned
+    assert "scikit-learn" not in pinned

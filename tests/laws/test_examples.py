@@ -1,0 +1,81 @@
+"""The examples run as their page says."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow  # starts processes, or runs for long
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+PAGE = (EXAMPLES / "README.md").read_text()
+
+
+def run(command, folder, *more):
+    """Run a command of the page, from the repository's folder where the page has it run."""
+    assert f"`{command}`" in PAGE
+    words = [*command.replace("examples/", f"{EXAMPLES}/").split(), *more]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def four_free_ports():
+    """The first of four neighbouring ports that nothing listens on."""
+    for first in range(20_000 + os.getpid() % 5000, 40_000, 10):
+        sockets = [socket.socket() for _ in range(4)]
+        try:
+            for k, one in enumerate(sockets):
+                one.bind(("127.0.0.1", first + k))
+            return first
+        except OSError:
+            continue
+        finally:
+            for one in sockets:
+                one.close()
+    pytest.fail("no four neighbouring ports are free")
+
+
+def test_every_example_is_on_the_page():
+    names = {
+        path.name for path in EXAMPLES.iterdir() if path.name not in ("README.md", "__pycache__")
+    }
+    assert names == set(re.findall(r"^\| \[([\w.]+)\]", PAGE, flags=re.M))
+
+
+def test_the_first_run_ends_with_a_report(tmp_path):
+    said = run(
+        "peerloom run examples/first_run.toml", tmp_path, "--set", "rounds=60", "--out", "out"
+    )
+    assert "DSpodFL" in said
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_the_own_rule_passes_the_contract_and_learns(tmp_path):
+    said = run("python examples/own_rule.py", tmp_path)
+    found = dict(re.findall(r"(\w+): accuracy ([\d.]+)", said))
+    assert float(found["Momentum"]) > float(found["DGD"]) > 0.3
+
+
+def test_the_own_rule_is_that_of_the_documents():
+    body = re.search(r"    lr: float.*?\n\n\nif", (EXAMPLES / "own_rule.py").read_text(), re.S)[
+        0
+    ].removesuffix("\n\n\nif")
+    code = re.sub(r'\n {8}""".*?"""', "", body)
+    assert code in (ROOT / "docs" / "new-algorithm.md").read_text()
+
+
+def test_three_sites_train_and_export_their_models(tmp_path):
+    said = run("sh examples/three_sites/run.sh", tmp_path, "sites", str(four_free_ports()))
+    for site in ("north", "south", "west"):
+        assert f"{site}: round 200, done" in (tmp_path / "sites" / site / "log").read_text()
+        assert (tmp_path / "sites" / site / "model.safetensors").stat().st_size > 16
+    assert said.count("4 parameters") == 3

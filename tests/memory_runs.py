@@ -1,0 +1,133 @@
+"""Experiments whose rows run as peers over a network in memory, and what their results are held to."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+import peerloom as pl
+from peerloom.codecs import ANQ, Coordinates, SignTopK
+from peerloom.config import spec_hash
+from peerloom.core.events import each_round
+from peerloom.peers.decisions import read_decisions
+from peerloom.peers.folder import PeerFolder
+from peerloom.peers.peer import PeerRun
+from peerloom.peers.replay import replay
+from peerloom.peers.wire_plan import WirePlan
+from peerloom.rules import RULES
+from peerloom.runtime import iterate
+from peerloom.schedules import Bernoulli
+from peerloom.testing import graph_for
+from peerloom.transport import Link, Member, Roster, RunIdentity, Settings
+from tests.doubles.memory import Faults, MemoryNetwork
+from tests.every_rule import EVERY
+
+MESSAGES = {
+    "CHOCO": SignTopK(0.4),
+    "ANQNIDS": ANQ(),
+    "PaME": Coordinates(0.5),
+    "SpodGT": Coordinates(0.5),
+}
+
+
+def experiment(name, rounds=8, **changes):
+    rule = RULES[name](**EVERY[name])
+    graph = graph_for(rule)
+    exp = pl.Experiment(
+        graph, pl.testing.random_quadratic(graph.clients, 5), rule, Bernoulli(nodes=0.6, links=0.6),
+        MESSAGES.get(name, pl.messages.Dense()), rounds=rounds, seed=2, dtype="float64",
+    )  # fmt: skip
+    return replace(exp, **changes)
+
+
+def simulated(exp):
+    *_, last = iterate(exp, path="links")
+    return last
+
+
+def roster_for(graph, identities):
+    members = tuple(
+        Member(f"row-{k}", identity.certificate.decode())
+        for k, identity in enumerate(identities[: graph.rows])
+    )
+    ids = [member.id for member in members]
+    links = tuple(
+        Link(ids[s], ids[d], float(a), float(b), layer)
+        for layer, part in graph.layers.items()
+        for s, d, a, b in zip(part.src, part.dst, part.a, part.b, strict=True)
+    )
+    return Roster(identities[0].id, 1, 0, members, links).signed(identities[0])
+
+
+def run_in_memory(
+    exp, identities, folder, faults=None, seed=0, crashes=(), deadline=None, free=False, pause=None
+):
+    """Every row as a program of its own over a seeded network; what each ended with, in row order."""
+    roster = roster_for(exp.graph, identities)
+    ids = [member.id for member in roster.members]
+    plan = WirePlan.of(exp, deadline, free)
+    run = RunIdentity("test", spec_hash(exp), plan.channels)
+    network = MemoryNetwork(roster, run, seed, faults, plan.settings(Settings(wait=600.0)))
+
+    def program(row):
+        def go(post):
+            keep = PeerFolder(folder / str(row), spec_hash(exp))
+            # Who waits for nobody would do all its rounds in no time: a round takes a while, and not the same for all.
+            slow = (
+                [each_round(lambda t: post.wait_for_arrivals(10**12, 0.01 * (1 + row % 3)))]
+                if free
+                else []
+            )
+            return PeerRun(exp, row, post, keep, plan, observers=slow, pause=pause).run()
+
+        return go
+
+    found = network.run(
+        {id: program(row) for row, id in enumerate(ids)},
+        [(at, ids[row], rest) for at, row, rest in crashes],
+    )
+    return [found[id] for id in ids]
+
+
+def check_same(exp, results):
+    last = simulated(exp)
+    for name in last.state._fields:
+        found = torch.cat([getattr(result.state, name) for result in results])
+        assert torch.equal(found, getattr(last.state, name)), name
+    for name, values in last.ledger.arrays().items():
+        assert np.array_equal(sum(result.ledger.arrays()[name] for result in results), values), name
+
+
+crashes = st.lists(
+    st.tuples(st.floats(0.01, 3.0), st.integers(0, 6), st.floats(0.0, 1.0)), max_size=4
+)
+
+
+def decisions_of(exp, folder):
+    journals = {row: folder / str(row) / "decisions.jsonl" for row in range(exp.graph.rows)}
+    return {row: read_decisions(path) if path.exists() else [] for row, path in journals.items()}
+
+
+def check_replay(exp, folder, results):
+    """The simulator, told what the peers decided, ends with their bits and their account."""
+    made = decisions_of(exp, folder)
+    state, ledger = replay(exp, made)
+    for name in state._fields:
+        assert torch.equal(
+            torch.cat([getattr(result.state, name) for result in results]), getattr(state, name)
+        ), name
+    for name, values in ledger.arrays().items():
+        assert np.array_equal(sum(result.ledger.arrays()[name] for result in results), values), name
+    return [decision for decisions in made.values() for decision in decisions]
+
+
+SLOW = Faults(breaks=0.03, delay=(0.001, 0.2))
+
+
+def wait_for(true, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.02)

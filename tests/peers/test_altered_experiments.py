@@ -1,0 +1,185 @@
+"""Attacks on what a site runs: altered kits and files, code that nobody allowed. Nothing of them may ever be executed."""
+
+import hashlib
+import io
+import json
+import sys
+import zipfile
+
+import pytest
+
+from peerloom.cli import main
+from peerloom.errors import ConfigError, PeerError
+from peerloom.peers.federation import found_on_this_machine
+from peerloom.peers.site_code import SiteCode
+from peerloom.peers.start import only_experiment, signed_experiment
+from peerloom.transport import Kit, Roster, read_kit, write_kit
+
+FILE = """
+rounds = 3
+[graph]
+name = "ring"
+clients = 3
+[problem]
+name = "Quadratic"
+A = [[[1.0]], [[1.0]], [[1.0]]]
+b = [[1.0], [2.0], [3.0]]
+[algorithm]
+name = "DSpodFL"
+lr = 0.1
+"""
+EVIL = FILE.replace('name = "Quadratic"', 'name = "evil_module:strike"')
+MODULE = "from pathlib import Path\nPath({mark!r}).write_text('struck')\ndef strike(**kwargs): raise SystemExit(99)\n"
+
+
+class Site:
+    """The second of three sites, with a module beside it that leaves a mark as soon as it is imported."""
+
+    def __init__(self, root):
+        self.root, self.file, self.mark = root, root / "three.toml", root / "mark"
+        self.file.write_text(FILE)
+        self.homes = found_on_this_machine(only_experiment(self.file), root / "peers", self.file)
+        self.founder, self.home = self.homes[0], self.homes[1]
+        self.module = MODULE.format(mark=str(self.mark))
+        (root / "evil_module.py").write_text(self.module)
+
+    def sign(self, text):
+        """The founder signs this text; the site hears of it."""
+        self.file.write_text(text)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        self.home = self.home.trust(self.home.roster.amended(self.founder.identity, file=digest))
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the worst place to be in: the module lies here
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = Site(tmp_path)
+    yield made
+    assert not made.mark.exists(), "the module was imported"
+    sys.modules.pop("evil_module", None)
+
+
+def command(monkeypatch, capsys, *words):
+    monkeypatch.setattr(sys, "argv", ["peerloom", "peer", *map(str, words)])
+    with pytest.raises(SystemExit) as done:
+        main()
+    return done.value.code, capsys.readouterr().err
+
+
+def test_an_altered_kit_writes_nothing_and_runs_nothing(site, monkeypatch, capsys):
+    kit = site.root / "kit.zip"
+    write_kit(kit, Kit(site.home.roster, FILE.encode()))
+    altered = io.BytesIO()
+    with zipfile.ZipFile(kit) as source, zipfile.ZipFile(altered, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, EVIL.encode() if name == "experiment.toml" else source.read(name))
+    kit.write_bytes(altered.getvalue())
+    before = site.home.roster.version
+    code, said = command(monkeypatch, capsys, "kit", "open", kit, "--folder", site.home.folder)
+    assert code == 2
+    assert "Nothing of it was read" in said
+    assert not (site.home.folder / "experiment.toml").exists()
+    assert site.home.roster.version == before
+    with pytest.raises(ConfigError, match="was changed"):
+        read_kit(kit, site.home.founder)
+
+
+def test_no_kit_is_made_of_a_file_that_nobody_signed(site):
+    with pytest.raises(ConfigError, match="The founder signed"):
+        Kit(site.home.roster, EVIL.encode())
+    unsigned = Roster.found(site.founder.identity, "a")
+    with pytest.raises(ConfigError, match="roster graph FILE"):
+        Kit(unsigned, FILE.encode())
+
+
+@pytest.mark.parametrize("text", [EVIL, FILE + "\n", FILE.replace("0.1", "0.2"), "\0", ""])
+def test_start_compares_bytes_before_it_reads_them(site, monkeypatch, capsys, text):
+    site.file.write_text(text)
+    monkeypatch.setattr("peerloom.peers.start.parse", lambda *any: pytest.fail("it was parsed"))
+    monkeypatch.setattr("signal.signal", lambda *any: None)
+    code, said = command(monkeypatch, capsys, "start", site.file, "--folder", site.home.folder)
+    assert code == 2
+    assert "it was changed, or is another one" in said
+
+
+def test_a_stripped_hash_is_no_roster(site):
+    document = json.loads((site.home.folder / "roster.json").read_bytes())
+    del document["roster"]["file"]
+    with pytest.raises(PeerError, match="signature"):
+        Roster.from_bytes(json.dumps(document).encode(), site.home.founder)
+    for wrong in ("", "0" * 63, "G" * 64, 7):
+        document["roster"]["file"] = wrong
+        with pytest.raises(PeerError, match="no roster"):
+            Roster.from_bytes(json.dumps(document).encode(), site.home.founder)
+
+
+def test_signed_code_runs_only_where_the_site_allows_it(site):
+    """Even the founder cannot run code at a site."""
+    site.sign(EVIL)
+    policy = SiteCode(site.home.folder)
+    with pytest.raises(ConfigError, match="peerloom peer allow evil_module:strike"):
+        signed_experiment(site.home, site.file, policy)
+    with pytest.raises(ConfigError, match="nor an installed module"):
+        policy.allow(
+            "evil_module:strike"
+        )  # the working directory is not looked at, on the path or not
+
+
+def test_code_that_changed_after_it_was_allowed(site):
+    site.sign(EVIL)
+    policy, code = SiteCode(site.home.folder), site.home.folder / "code"
+    code.mkdir()
+    (code / "evil_module.py").write_text(
+        "def strike(A, b): raise RuntimeError('the allowed one')\n"
+    )
+    policy.allow("evil_module:strike")
+    with pytest.raises(ConfigError, match="the allowed one"):
+        signed_experiment(site.home, site.file, policy)
+    (code / "evil_module.py").write_text(site.module)
+    with pytest.raises(ConfigError, match="has changed since this site allowed"):
+        signed_experiment(site.home, site.file, policy)
+    policy.forbid("evil_module:strike")
+    assert policy.allowed == {}
+
+
+def test_allowing_imports_nothing(site, monkeypatch, capsys):
+    code = site.home.folder / "code"
+    code.mkdir()
+    (code / "evil_module.py").write_text(site.module)
+    assert (
+        command(monkeypatch, capsys, "allow", "evil_module:strike", "--folder", site.home.folder)[0]
+        == 0
+    )
+    digest = hashlib.sha256(site.module.encode()).hexdigest()
+    assert SiteCode(site.home.folder).allowed == {"evil_module:strike": digest}
+
+
+@pytest.mark.parametrize(
+    "name", ["strike", "a:b:c", "../evil:strike", "evil-module:strike", "os:", ":strike", "a/b:c"]
+)
+def test_names_that_are_none(site, name):
+    with pytest.raises(ConfigError, match="names no code"):
+        SiteCode(site.home.folder).allow(name)
+
+
+def test_code_in_the_folder_cannot_take_the_place_of_an_installed_module(site):
+    code = site.home.folder / "code"
+    code.mkdir()
+    (code / "tomli_w.py").write_text(site.module)
+    policy = SiteCode(site.home.folder)
+    policy.allow("tomli_w:dumps")
+    with pytest.raises(ConfigError, match="name of an installed module"):
+        policy("tomli_w:dumps")
+    policy.allow("json.decoder:JSONDecoder")
+    assert policy("json.decoder:JSONDecoder") is json.decoder.JSONDecoder
+
+
+def test_a_run_that_began_goes_on_after_the_founder_signed_the_next(site):
+    began = site.home.state / "run"
+    began.mkdir(parents=True)
+    (began / "began.json").write_bytes(site.home.roster.to_bytes())
+    first = site.file.read_bytes()
+    site.sign(FILE.replace("rounds = 3", "rounds = 4"))
+    site.file.write_bytes(first)
+    assert signed_experiment(site.home, site.file, SiteCode(site.home.folder)).rounds == 3

@@ -1,0 +1,387 @@
+"""Identity, roster, invitation, kit: what is believed, and every way to be refused."""
+
+import contextlib
+import hashlib
+import json
+import stat
+import threading
+import zipfile
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peerloom.errors import PeerError
+from peerloom.transport import (
+    Home,
+    Identity,
+    Invitation,
+    InvitationBook,
+    JoinServer,
+    Kit,
+    Link,
+    Member,
+    Roster,
+    RosterBook,
+    join_online,
+    join_request,
+    read_id,
+    read_kit,
+    short_id,
+    spelled_id,
+    write_kit,
+)
+from peerloom.transport.identity import certificate_id, certificate_verifies
+from peerloom.transport.roster import parse_address
+from tests.federation import federation, identity
+
+# -- identity
+
+
+def test_a_new_identity_keeps_its_key_to_itself(tmp_path):
+    me = Identity.create(tmp_path / "me")
+    assert stat.S_IMODE(me.key_file.stat().st_mode) == 0o600
+    assert Identity.load(tmp_path / "me") == me
+    assert b"PRIVATE" not in me.certificate
+    assert me.id == certificate_id(me.certificate)
+    with pytest.raises(PeerError, match="already has an identity"):
+        Identity.create(tmp_path / "me")
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
+def test_a_key_that_others_can_read_is_refused(mode, tmp_path):
+    me = Identity.create(tmp_path)
+    me.key_file.chmod(mode)
+    with pytest.raises(PeerError, match="may be read by others"):
+        Identity.load(tmp_path)
+
+
+def test_key_and_certificate_must_belong_together(tmp_path):
+    Identity.create(tmp_path)
+    (tmp_path / "identity.crt").write_bytes(identity(1).certificate)
+    with pytest.raises(PeerError, match="do not belong together"):
+        Identity.load(tmp_path)
+    (tmp_path / "identity.crt").write_bytes(b"nonsense")
+    with pytest.raises(PeerError, match="no readable certificate"):
+        Identity.load(tmp_path)
+    with pytest.raises(PeerError, match="peer init"):
+        Identity.load(tmp_path / "nowhere")
+
+
+def test_signatures_hold_for_one_purpose_only():
+    me = identity(0)
+    signature = me.sign("roster", b"text")
+    assert certificate_verifies(me.certificate, "roster", b"text", signature)
+    assert not certificate_verifies(me.certificate, "join", b"text", signature)
+    assert not certificate_verifies(me.certificate, "roster", b"texT", signature)
+    assert not certificate_verifies(identity(1).certificate, "roster", b"text", signature)
+
+
+@given(st.integers(0, 55), st.sampled_from("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"))
+def test_one_wrong_character_of_an_id_is_found(place, letter):
+    text = spelled_id(identity(0).id)
+    assert read_id(text.lower()) == identity(0).id == read_id(identity(0).id)
+    plain = text.replace("-", "")
+    wrong = plain[:place] + letter + plain[place + 1 :]
+    if wrong != plain:
+        with pytest.raises(PeerError, match="check character"):
+            read_id(wrong)
+
+
+def test_ids_are_read_and_shortened():
+    assert len(spelled_id(identity(0).id).split("-")) == 8
+    assert short_id(identity(0).id) == identity(0).id[:7]
+    with pytest.raises(PeerError, match="3 characters"):
+        read_id("ABC")
+
+
+# -- roster
+
+PAIR = federation(2, [(0, 1)])
+
+
+def test_a_roster_survives_its_file_and_nothing_else():
+    data = PAIR.to_bytes()
+    assert Roster.from_bytes(data, PAIR.founder) == PAIR
+    with pytest.raises(PeerError, match="not of"):
+        Roster.from_bytes(data, identity(1).id)
+
+
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
+@pytest.mark.parametrize("bit", range(8))
+def test_no_changed_byte_gets_through(bit):
+    """Every byte of the file, one at a time: refused as a `PeerError`, or a change that means nothing, such as a space."""
+    original = PAIR.to_bytes()
+    for place in range(len(original)):
+        changed = bytearray(original)
+        changed[place] ^= 1 << bit
+        try:
+            read = Roster.from_bytes(bytes(changed), PAIR.founder)
+        except PeerError:
+            continue
+        assert read.canonical() == PAIR.canonical(), place
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+        max_leaves=10,
+    )
+)
+def test_any_document_is_refused_in_one_way(document):
+    content = json.loads(PAIR.to_bytes())["roster"]
+    for data in (
+        document,
+        {"roster": document, "signature": ""},
+        {"roster": {**content, "members": document}, "signature": ""},
+    ):
+        with pytest.raises(PeerError):
+            Roster.from_bytes(json.dumps(data).encode(), PAIR.founder)
+
+
+def test_only_the_founder_signs():
+    with pytest.raises(PeerError, match="Only the founder"):
+        PAIR.signed(identity(1))
+    forged = replace(PAIR, signature=identity(1).sign("roster", PAIR.canonical()))
+    with pytest.raises(PeerError, match="signature"):
+        forged.verify(PAIR.founder)
+
+
+def test_versions_only_grow_and_forks_are_refused(tmp_path):
+    book = RosterBook(tmp_path / "roster.json", PAIR.founder)
+    second = PAIR.with_links(identity(0), [])
+    third = second.with_member(identity(0), Member("peer-2", identity(2).certificate.decode()))
+    assert book.offer(PAIR)
+    assert book.offer(second)
+    assert not book.offer(PAIR)
+    assert not book.offer(second)
+    other = PAIR.amended(identity(0), run="other", new_epoch=True)
+    for fork in (other, other.amended(identity(0)), PAIR.amended(identity(0)).amended(identity(0))):
+        with pytest.raises(PeerError, match="signed twice"):
+            book.offer(fork)
+    assert book.offer(third)
+    assert RosterBook(tmp_path / "roster.json", PAIR.founder).current == third
+    assert (third.version, third.epoch, third.previous) == (3, 1, second.hash), (
+        "who comes without links begins no epoch"
+    )
+
+
+def test_members_come_and_go():
+    three = PAIR.with_member(
+        identity(0), Member("peer-2", identity(2).certificate.decode(), ("host:1",))
+    )
+    three = three.with_links(
+        identity(0), [Link(identity(2).id, identity(0).id, 0.5, 0.5), *PAIR.links]
+    )
+    assert three.row(identity(2).id) == 2
+    assert three.sources(identity(0).id) == [identity(2).id]
+    moved = three.with_member(
+        identity(0), Member("peer-1", identity(1).certificate.decode(), ("new:2",))
+    )
+    assert (moved.member("peer-1").addresses, moved.row(identity(1).id), moved.epoch) == (
+        ("new:2",),
+        1,
+        three.epoch,
+    )
+    gone = three.without_member(identity(0), "peer-2")
+    assert not gone.has(identity(2).id)
+    assert gone.epoch == three.epoch, "a run under way takes a removal up"
+    assert gone.links == PAIR.links
+    with pytest.raises(PeerError, match="founder"):
+        three.without_member(identity(0), "peer-0")
+    with pytest.raises(PeerError, match=r"Did you mean 'peer-1'"):
+        PAIR.member("pier-1")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"members": (*PAIR.members, Member("peer-1", identity(2).certificate.decode()))},
+        {"members": (*PAIR.members, Member("other", identity(1).certificate.decode()))},
+        {"members": (*PAIR.members, Member("../x", identity(2).certificate.decode()))},
+        {"members": (*PAIR.members, Member("x", identity(2).certificate.decode(), ("no-port",)))},
+        {"members": (*PAIR.members, Member("x", "no certificate"))},
+        {"links": (Link(identity(0).id, identity(5).id),)},
+        {"links": (Link(identity(0).id, identity(0).id),)},
+        {"links": (Link(identity(0).id, identity(1).id, float("nan")),)},
+        {"links": (Link(identity(0).id, identity(1).id, -1.0),)},
+    ],
+)
+def test_a_roster_that_makes_no_sense_cannot_be_made(change):
+    with pytest.raises(PeerError):
+        replace(PAIR, **change)
+
+
+def test_addresses():
+    assert parse_address("peer.example.org:7400") == ("peer.example.org", 7400)
+    for bad in ("x", "x:", ":1", "x:0", "x:65536", "x:1e3", "x:٣"):
+        with pytest.raises(PeerError, match="host:port"):
+            parse_address(bad)
+
+
+# -- invitations
+
+
+@pytest.fixture
+def book(tmp_path):
+    return InvitationBook(tmp_path / "invitations.json")
+
+
+FOUNDER = federation(1, [])
+
+
+def test_an_invitation_works_once(book, tmp_path):
+    invitation = book.invite(identity(0), "host:7000", 1)
+    assert Invitation.read(invitation.token() + "\n") == invitation
+    assert stat.S_IMODE((tmp_path / "invitations.json").stat().st_mode) == 0o600
+    request = join_request(identity(1), invitation, "newcomer", ("there:7400",))
+    roster = book.accept(identity(0), FOUNDER, request)
+    assert roster.member("newcomer").id == identity(1).id
+    assert roster.version == 2
+    assert book.accept(identity(0), roster, request) is roster, "asking again is harmless"
+    second = join_request(identity(2), invitation, "second", ())
+    with pytest.raises(PeerError, match="used by"):
+        book.accept(identity(0), roster, second)
+    assert invitation.secret.hex() not in request.decode()
+
+
+def test_invitations_expire(book):
+    invitation = book.invite(identity(0), "", 1, now=1000.0)
+    with pytest.raises(PeerError, match="expired"):
+        join_request(identity(1), invitation, "newcomer", ())
+    fresh = book.invite(identity(0), "", 1)
+    request = join_request(identity(1), fresh, "newcomer", ())
+    with pytest.raises(PeerError, match="expired"):
+        book.accept(identity(0), FOUNDER, request, now=fresh.expires + 1)
+
+
+def test_requests_cannot_be_forged(book):
+    invitation = book.invite(identity(0), "", 1)
+    request = json.loads(join_request(identity(1), invitation, "newcomer", ()))
+    stolen = {**request["request"], "certificate": identity(2).certificate.decode()}
+    guessed = json.loads(
+        join_request(identity(1), replace(invitation, secret=b"x" * 16), "newcomer", ())
+    )
+    guessed["request"]["invitation"] = invitation.key
+    for document, why in (
+        ({**request, "request": {**request["request"], "name": "other"}}, "answer any invitation"),
+        ({**request, "request": stolen}, "answer any invitation"),
+        (guessed, "answer any invitation"),
+        ({**request, "signature": ""}, "does not hold the key"),
+        ({**request, "more": 1}, "no join request"),
+        ({}, "no join request"),
+    ):
+        with pytest.raises(PeerError, match=why):
+            book.accept(identity(0), FOUNDER, json.dumps(document).encode())
+    for token in (
+        "",
+        "peerloom-invitation.",
+        "peerloom-invitation.e30",
+        "peerloom-invitation.WzEsMiwzLDRd",
+    ):
+        with pytest.raises(PeerError, match="no invitation"):
+            Invitation.read(token)
+
+
+def test_joining_over_the_network(book):
+    desk = JoinServer(identity(0), ("127.0.0.1", 0))
+    invitation = book.invite(identity(0), f"127.0.0.1:{desk.port}", 1)
+    refused, accepted = [], []
+
+    def serve():
+        accepted.append(
+            desk.serve(lambda data: book.accept(identity(0), FOUNDER, data), 20.0, refused.append)
+        )
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with pytest.raises(PeerError, match="refused the join request"):
+        join_online(invitation, b"{}")
+    with pytest.raises(PeerError, match="wrong_peer"):
+        join_online(replace(invitation, founder=identity(3).id), b"{}")
+    roster = join_online(invitation, join_request(identity(1), invitation, "newcomer", ()))
+    thread.join()
+    desk.close()
+    assert accepted == [roster]
+    assert roster.member("newcomer").id == identity(1).id
+    assert len(refused) == 2
+    with pytest.raises(PeerError, match="nobody_listens"):
+        join_online(invitation, b"{}")
+
+
+# -- kit
+
+
+def signing(data):
+    return PAIR.amended(identity(0), file=hashlib.sha256(data).hexdigest())
+
+
+def test_a_kit_carries_roster_and_experiment_and_no_key(tmp_path):
+    kit = Kit(signing(b"rounds = 3\n"), b"rounds = 3\n")
+    write_kit(tmp_path / "kit.zip", kit)
+    assert read_kit(tmp_path / "kit.zip", PAIR.founder) == kit
+    with zipfile.ZipFile(tmp_path / "kit.zip") as archive:
+        assert sorted(archive.namelist()) == [
+            "README.txt",
+            "experiment.toml",
+            "kit.json",
+            "roster.json",
+        ]
+        assert all(b"PRIVATE" not in archive.read(name) for name in archive.namelist())
+    before = (tmp_path / "kit.zip").read_bytes()
+    write_kit(tmp_path / "kit.zip", kit)
+    assert (tmp_path / "kit.zip").read_bytes() == before
+    secret = identity(0).key_file.read_bytes()
+    with pytest.raises(PeerError, match="private key"):
+        write_kit(tmp_path / "kit.zip", Kit(signing(secret), secret))
+    with pytest.raises(PeerError, match="not of"):
+        read_kit(tmp_path / "kit.zip", identity(1).id)
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "/etc/passwd", "identity.key", "a/../../b", "roster.json"]
+)
+def test_a_kit_cannot_choose_where_it_writes(name, tmp_path):
+    write_kit(tmp_path / "kit.zip", Kit(PAIR, None))
+    expected = (
+        pytest.warns(UserWarning, match="Duplicate")
+        if name == "roster.json"
+        else contextlib.nullcontext()
+    )
+    with zipfile.ZipFile(tmp_path / "kit.zip", "a") as archive, expected:
+        archive.writestr(name, b"x")
+    with pytest.raises(PeerError, match="which no kit has"):
+        read_kit(tmp_path / "kit.zip", PAIR.founder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kit.zip"]
+
+
+def test_a_kit_that_swells_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "kit.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("experiment.toml", b"\0" * (64 << 20))
+    with pytest.raises(PeerError, match="larger than"):
+        read_kit(tmp_path / "kit.zip", PAIR.founder)
+    (tmp_path / "kit.zip").write_bytes(b"PK\x03\x04 nonsense")
+    with pytest.raises(PeerError, match="no readable kit"):
+        read_kit(tmp_path / "kit.zip", PAIR.founder)
+
+
+# -- home
+
+
+def test_a_home_believes_its_first_founder_only(tmp_path):
+    founder = Home.create(tmp_path / "a", "a", ("host:1",), found=True)
+    other = Home.create(tmp_path / "b", "b", (), found=True)
+    assert founder.founder == founder.identity.id
+    assert founder.roster.version == 1
+    with pytest.raises(PeerError, match="another federation"):
+        founder.trust(other.roster)
+    new = Home.create(tmp_path / "c", "c", (), found=False)
+    with pytest.raises(PeerError, match="no roster yet"):
+        _ = new.roster
+    with pytest.raises(PeerError, match="not the founder"):
+        _ = new.invitations
+    with pytest.raises(PeerError, match="cannot name a member"):
+        Home.create(tmp_path / "d", "Not A Name", (), found=False)
+    assert not (tmp_path / "d").exists()
