@@ -21,10 +21,10 @@ from peerloom.transport import RunIdentity, Settings
 
 N = 20_000
 # Bytes beside the bodies, as docs/decisions/real-bytes.md states them.
-FRAME = 28 + 81 + 8  # of a message: prefix, header, seal
+FRAME = 28 + 19 + 8  # of a message: prefix, header, seal
 RECORD = 22  # of every 16 KB that TLS encrypts together
-ANSWER = 55 + RECORD  # to a message of the other direction, or to four small ones
-HANDSHAKE = 1290  # of a connection and its greeting, about
+ANSWER = 39 + RECORD  # to a message of the other direction, or to four small ones
+HANDSHAKE = 1190  # of a connection and its greeting, about
 CHOCO, BEER = pl.rules.CHOCO(0.1), pl.rules.BEER(0.1)
 CASES = [
     (pl.rules.DSGD(0.1), Dense()),

@@ -252,13 +252,12 @@ class Conversation:
         self._out = self._out[count:]
 
     def _gather(self, now: float) -> None:
-        """Frames to be written now: answers first, then, between goodbye and greeting, whatever is due."""
+        """Queue the frames to be written now: answers, then, once greeted, whatever is due."""
         pieces, size = self._pieces, 0
-        pieces.extend(self._answers)
-        self._answers.clear()
-        if self.state not in ("up", "leaving"):
-            return
-        if self._said_goodbye:
+        if self._answers:
+            pieces.extend(self._answers)
+            self._answers.clear()
+        if self._said_goodbye or self.state not in ("up", "leaving"):
             return
         if self._roster_there < self._table.newest.version:
             self._roster_there = self._table.newest.version

@@ -1,7 +1,7 @@
 """The form of what travels: a fixed prefix, a small header of known fields, and raw bytes. Pure functions, no pickle.
 
     prefix  "PLM1" | u8 version | u8 kind | u16 zero | u32 header length | u64 body length | u64 digest
-    header  a msgpack map; each kind has its own closed set of fields
+    header  a msgpack array: the fields of the kind, each of its form, in their order
     body    what a channel carries (DATA, and MORE of it) or JSON (ROSTER, JOIN); no other kind has one
     seal    u64 digest, where there is a body: summed up while it is sent, so that the first byte need not wait
 
@@ -44,10 +44,8 @@ _PREFIX = struct.Struct("!4sBBHIQQ")
 _SEAL = struct.Struct("!Q")
 _MAGIC = b"PLM1"
 PREFIX_LENGTH = _PREFIX.size
-VERSION = 5
-SEGMENT = (
-    1 << 18
-)  # bytes of a body in one frame: answers and rosters pass between those of a longer one
+VERSION = 6
+SEGMENT = 1 << 18  # bytes of a body in one frame: answers pass between those of a longer body
 _LONGEST_HEADER = 4096
 _LARGEST_COUNT = 2**63 - 1
 
@@ -169,7 +167,7 @@ def begin(
     kind: Kind, header: Mapping[str, Any], body_length: int = 0
 ) -> tuple[bytes, xxhash.xxh3_64]:
     """Prefix and header of a frame, and the digest that its body is to be added to before `seal`."""
-    packed: bytes = msgpack.packb(dict(header))
+    packed: bytes = msgpack.packb([header[name] for name in _SCHEMA[kind]])
     digest = digest_of(packed, body_length)
     return _PREFIX.pack(
         _MAGIC, VERSION, kind, 0, len(packed), body_length, digest.intdigest()
@@ -213,20 +211,21 @@ def read_header(head: Head, data: bytes) -> dict[str, Any]:
     if digest_of(data, head.body_length).intdigest() != head.checksum:
         raise FrameError("checksum")
     try:
-        header = msgpack.unpackb(
+        values = msgpack.unpackb(
             data,
             raw=False,
             max_str_len=128,
             max_bin_len=0,
-            max_array_len=2,
-            max_map_len=16,
+            max_array_len=16,
+            max_map_len=0,
             max_ext_len=0,
         )
     except (ValueError, msgpack.exceptions.UnpackException):
         raise FrameError("bad_header", kind.name) from None
     schema = _SCHEMA[kind]
-    if type(header) is not dict or header.keys() != schema.keys():
+    if type(values) is not list or len(values) != len(schema):
         raise FrameError("bad_header", f"{kind.name} has other fields")
+    header = dict(zip(schema, values, strict=True))
     for name, fits in schema.items():
         if not fits(header[name]):
             raise FrameError("bad_header", f"{kind.name}.{name}")

@@ -59,7 +59,7 @@ class LinkTable:
         self.news = 0
         self.want = 0
         self.refusals: Counter[str] = Counter()
-        self.offered: Roster | None = None
+        self.newest = roster  # known: in use, or offered by a neighbour
         self.halted = ""  # why this run cannot go on, once that is known
         self.stop_requested = False
         self.farewell = "stopped"  # the word with which it takes its leave
@@ -191,9 +191,9 @@ class LinkTable:
     # -- rosters
 
     @property
-    def newest(self) -> Roster:
-        """The newest roster known, in use or offered."""
-        return self.offered or self.roster
+    def offered(self) -> Roster | None:
+        """A newer roster that is not in use yet."""
+        return None if self.newest is self.roster else self.newest
 
     def brought(self, data: bytes) -> int:
         """A roster that a neighbour brought: its version. One that cannot be believed ends the connection."""
@@ -215,7 +215,7 @@ class LinkTable:
             if same_epoch:
                 self._use(roster)
             else:
-                self.offered = roster
+                self.newest = roster
                 self._halt_if_removed(roster)
         if same_epoch:
             self._tell_in_use(roster)
@@ -240,8 +240,8 @@ class LinkTable:
         self.keep(roster)
         new_epoch = roster.epoch != self.roster.epoch
         self.roster = roster
-        if self.offered is not None and self.offered.version <= roster.version:
-            self.offered = None
+        if self.newest.version <= roster.version:
+            self.newest = roster
         for outbox in self.outboxes.values():
             outbox.forget_epochs(roster.epoch)
         if new_epoch:

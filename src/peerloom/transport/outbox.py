@@ -61,7 +61,7 @@ class Outbox:
         self._under_way: deque[Entry] = (
             deque()
         )  # sent over the present connection, not answered yet
-        self._waiting: deque[Entry] = deque()  # those to be sent after them
+        self.waiting: deque[Entry] = deque()  # those to be sent after them
         self._calm = -1  # the epoch of what the other side took last
         self._pressed = False
         self._retained: deque[Entry] = deque(maxlen=retain)
@@ -75,12 +75,12 @@ class Outbox:
 
     def __iter__(self) -> Iterator[Entry]:
         yield from self._under_way
-        yield from self._waiting
+        yield from self.waiting
 
     @property
     def tally(self) -> Tally:
         """The account; balanced by construction of every method below, and tested to be."""
-        pending = len(self._under_way) + len(self._waiting)
+        pending = len(self._under_way) + len(self.waiting)
         return Tally(self._created, self._acked, self._superseded, self._refused, pending)
 
     def oldest(self) -> float | None:
@@ -101,10 +101,7 @@ class Outbox:
                     and e.parcel.channel == parcel.channel
                 )
             )
-        elif (
-            not repeat
-            and sum(entry.mode == "ordered" and not entry.repeat for entry in self) >= self._limit
-        ):
+        elif not repeat and self._full():
             raise OutboxFullError(
                 f"{self._limit} parcels wait for {self._peer[:7]}, as many as the settings allow. Withdraw old rounds, "
                 "send with mode='latest', or raise Settings.outbox."
@@ -112,6 +109,12 @@ class Outbox:
         return self._append(
             Entry(parcel.round, parcel, mode, epoch, Receipt(self._peer), now, repeat=repeat)
         )
+
+    def _full(self) -> bool:
+        """Whether as many ordered parcels wait as may; repeats of an earlier process do not count."""
+        if len(self._under_way) + len(self.waiting) < self._limit:
+            return False
+        return sum(entry.mode == "ordered" and not entry.repeat for entry in self) >= self._limit
 
     def skip(self, round: int, epoch: int, now: float) -> Receipt:
         """Queue the promise to send nothing for rounds up to this one; it replaces an unsent earlier promise."""
@@ -126,14 +129,14 @@ class Outbox:
 
     def forget_epochs(self, before: int) -> None:
         """Refuse here what every receiver would refuse: entries of an epoch that is over."""
-        for box in (self._under_way, self._waiting):
+        for box in (self._under_way, self.waiting):
             for entry in [entry for entry in box if entry.epoch < before]:
                 box.remove(entry)
                 self._refuse(entry, "stale_epoch")
 
     def forget_all(self, why: str) -> None:
         """The link is gone for good."""
-        for box in (self._under_way, self._waiting):
+        for box in (self._under_way, self.waiting):
             while box:
                 self._refuse(box.popleft(), why)
 
@@ -141,9 +144,9 @@ class Outbox:
 
     def next(self, room: bool = True) -> Entry | None:
         """The entry to send now, numbered; from now on it is under way. Ordered parcels wait for room there."""
-        if not self._waiting or (not room and self._waiting[0].mode == "ordered"):
+        if not self.waiting or (not room and self.waiting[0].mode == "ordered"):
             return None
-        entry = self._waiting.popleft()
+        entry = self.waiting.popleft()
         if not entry.sent:
             self._seq += 1
             entry.seq = self._seq
@@ -181,7 +184,7 @@ class Outbox:
         while self._under_way and self._under_way[0].seq <= seq:
             found.append(self._under_way.popleft())
             self._ack(found[-1])
-        self._pressed = self._pressed and bool(self._under_way or self._waiting)
+        self._pressed = self._pressed and bool(self._under_way or self.waiting)
         return found
 
     def refused(self, seq: int, why: str) -> bool:
@@ -196,7 +199,7 @@ class Outbox:
         """Nothing that is under way arrives: it is to be sent once more."""
         self._calm = -1
         while self._under_way:
-            self._waiting.appendleft(self._under_way.pop())
+            self.waiting.appendleft(self._under_way.pop())
 
     def _ack(self, entry: Entry) -> None:
         self._acked += 1
@@ -221,18 +224,18 @@ class Outbox:
         self.again()
         arrived = list[Entry]()
         if last[0] == mine:
-            while self._waiting and self._waiting[0].sent and self._waiting[0].seq <= last[1]:
-                arrived.append(self._waiting.popleft())
+            while self.waiting and self.waiting[0].sent and self.waiting[0].seq <= last[1]:
+                arrived.append(self.waiting.popleft())
                 self._ack(arrived[-1])
             self._calm = -1
         restarted, self._receiver = self._receiver not in (0, receiver), receiver
         if not restarted:
             return arrived
-        for entry in self._waiting:
+        for entry in self.waiting:
             entry.seq = 0  # its number may lie below those of the repeats; to a new life of the receiver it is new anyway
         present = {
             entry.parcel.channel
-            for entry in self._waiting
+            for entry in self.waiting
             if entry.parcel is not None and entry.mode == "latest"
         }
         again = [entry for entry in self._retained if entry.round >= want]
@@ -252,14 +255,14 @@ class Outbox:
                 entry.created,
             )
             self._enter(repeat)
-            self._waiting.appendleft(repeat)
+            self.waiting.appendleft(repeat)
         return arrived
 
     # -- inside
 
     def _append(self, entry: Entry) -> Receipt:
         self._enter(entry)
-        self._waiting.append(entry)
+        self.waiting.append(entry)
         return entry.receipt
 
     def _enter(self, entry: Entry) -> None:
@@ -273,9 +276,9 @@ class Outbox:
         self._note("refuse", entry)
 
     def _supersede(self, matches: Callable[[Entry], bool]) -> int:
-        old = [entry for entry in self._waiting if not entry.sent and matches(entry)]
+        old = [entry for entry in self.waiting if not entry.sent and matches(entry)]
         for entry in old:
-            self._waiting.remove(entry)
+            self.waiting.remove(entry)
             self._superseded += 1
             entry.receipt.outcome = "superseded"
             self._note("superseded", entry)

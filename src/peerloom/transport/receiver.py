@@ -182,8 +182,10 @@ class Receiver:
 
     def starved(self) -> bool:
         """Whether the sender may send nothing although there is room."""
+        if self._granted:
+            return False
         inbox = self._table.inboxes.get(self._peer)
-        return not self._granted and (inbox is None or len(inbox) < self._table.settings.inbox)
+        return inbox is None or len(inbox) < self._table.settings.inbox
 
     def _refuse(self, header: dict[str, Any], size: int, why: str) -> bytes:
         if not header.get("ask", True):

@@ -87,6 +87,8 @@ class Sender:
         if self.state == "awaiting" or now < self._held_until:
             return []
         self._held_until = 0.0
+        if not self._outbox.waiting:
+            return []
         entry = self._outbox.next(len(self._ordered) < self._room)
         if entry is None:
             return []
