@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from peerloom.transport import Channel, Parcel, RunIdentity, Settings
 from peerloom.transport.conversation import Conversation
-from peerloom.transport.frames import VERSION, SEGMENT, FrameError, Kind, decode, encode
+from peerloom.transport.frames import SEGMENT, VERSION, FrameError, Kind, decode, encode
 from peerloom.transport.links import LinkTable
 from peerloom.transport.receiver import Receiver
 from tests.doubles.memory import Faults, MemoryNetwork
