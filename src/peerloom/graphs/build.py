@@ -1,4 +1,4 @@
-"""Graphs by name. The shapes come from networkx; here they get weights, coins, a recipe and clear errors."""
+"""Graphs by name: shapes from networkx, with weights, coins, a recipe and clear errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
     "two_way",
 ]
 
-_TRIES = 10_000  # redraws before a random graph is given up as hopeless
+_TRIES = 10_000  # draws before a random graph is given up
 
 
 def ring(clients: int) -> Network:
@@ -71,7 +71,9 @@ def complete(clients: int) -> Network:
 
 
 def geometric(clients: int, radius: float, seed: int = 0) -> Network:
-    """Points uniform on the unit square, linked when at most `radius` apart; redrawn until connected.
+    """Random points on the unit square, linked when at most `radius` apart.
+
+    Redrawn until connected.
 
     >>> geometric(10, radius=0.4, seed=1).peers.in_degree.tolist()
     [1, 3, 3, 3, 4, 2, 2, 5, 2, 3]
@@ -94,8 +96,8 @@ def geometric(clients: int, radius: float, seed: int = 0) -> Network:
                 shape, "geometric", positions=where, clients=clients, radius=radius, seed=seed
             )
     raise ConfigError(
-        f"geometric: none of {_TRIES:,} graphs of {clients} clients with radius {radius} was connected. "
-        "Use a larger radius or more clients."
+        f"geometric: none of {_TRIES:,} graphs of {clients} clients with radius {radius} "
+        "was connected. Use a larger radius or more clients."
     )
 
 
@@ -105,16 +107,12 @@ def erdos_renyi(clients: int, p: float, seed: int = 0) -> Network:
     _probability("erdos_renyi: p", p)
     return _until_connected(
         lambda s: nx.gnp_random_graph(clients, p, seed=s),
-        "erdos_renyi",
-        "a larger p",
-        clients=clients,
-        p=p,
-        seed=seed,
-    )
+        "erdos_renyi", "a larger p", clients=clients, p=p, seed=seed,
+    )  # fmt: skip
 
 
 def regular(clients: int, degree: int, seed: int = 0) -> Network:
-    """A random graph in which every client has the same number of neighbours; redrawn until connected."""
+    """A random graph in which all clients have one degree; redrawn until connected."""
     _at_least(2, clients)
     if not 1 <= degree < clients or clients * degree % 2:
         raise ConfigError(
@@ -128,7 +126,10 @@ def regular(clients: int, degree: int, seed: int = 0) -> Network:
 
 
 def small_world(clients: int, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> Network:
-    """Watts and Strogatz: a ring of `degree` nearest neighbours, some links rewired at random; redrawn until connected."""
+    """Watts and Strogatz: a ring of `degree` neighbours, some links rewired at random.
+
+    Redrawn until connected.
+    """
     _at_least(3, clients)
     _probability("small_world: rewire", rewire)
     if not 2 <= degree < clients or degree % 2:
@@ -158,7 +159,7 @@ def directed_ring(clients: int) -> Network:
 
 
 def random_digraph(clients: int, p: float, seed: int = 0) -> Network:
-    """Each ordered pair is linked with probability p; redrawn until every client reaches every other."""
+    """Each ordered pair is linked with probability p; redrawn until strongly connected."""
     _at_least(2, clients)
     _probability("random_digraph: p", p)
     return _until_connected(
@@ -190,7 +191,7 @@ def from_edges(n: int, edges: Iterable[Sequence[int]], directed: bool = False) -
 
 
 def two_way(graph: Network) -> Network:
-    """The same links, each direction with a coin and weights of its own: Spod-GT's bidirectional graphs."""
+    """The same links, each direction with a coin and weights of its own (Spod-GT)."""
     links = graph.peers
     a, b = weighing.uniform(graph.rows, links.src, links.dst)
     split = Links.make(graph.rows, links.src, links.dst, a, b)
@@ -205,7 +206,7 @@ def two_way(graph: Network) -> Network:
 
 
 def from_networkx(graph: nx.Graph[Any]) -> Network:
-    """A networkx graph, directed or not; its nodes are numbered in the order networkx lists them."""
+    """A networkx graph, directed or not; clients are numbered in its order of nodes."""
     number = {node: i for i, node in enumerate(graph.nodes)}
     edges = [
         (number[source], number[target]) for source, target in graph.edges() if source != target
@@ -214,10 +215,11 @@ def from_networkx(graph: nx.Graph[Any]) -> Network:
 
 
 def from_matrix(W: ArrayLike, B: ArrayLike | None = None) -> Network:
-    """Your own weights: W[i, j] is what receiver i gives sender j, rows sum to one; the diagonal is left over.
+    """A graph from your own weights.
 
-    A symmetric W alone gives an undirected graph. B[i, j] is the share sender j gives receiver i, columns sum to one;
-    where it is left out, B = W, which must then have unit column sums too.
+    W[i, j] is what receiver i gives sender j; rows sum to one, and the diagonal is left over. A
+    symmetric W alone gives an undirected graph. B[i, j] is the share sender j gives receiver i,
+    columns sum to one; where it is left out, B = W, which must then have unit column sums too.
     """
     A = weighing.check_row_stochastic(W)
     pushed = weighing.check_column_stochastic(A if B is None else B, "W" if B is None else "B")
@@ -252,15 +254,16 @@ def _network(
 
 def _until_connected(shape_of: Any, name: str, advice: str, *, seed: int, **recipe: Any) -> Network:
     connected = nx.is_strongly_connected if name == "random_digraph" else nx.is_connected
-    # networkx wants a seed per attempt: 32 bits of our own draws, so that neighbouring seeds share no attempt.
+    # networkx wants a seed per attempt: 32 bits of our own draws, so that neighbouring seeds share
+    # no attempt.
     for k in range(_TRIES):
         word = int(draw_uniform(seed, f"graph/{name}", k, np.zeros(1, np.int64))[0, 0] * 2**32)
         shape = shape_of(word)
         if connected(shape):
             return _network(shape, name, **recipe, seed=seed)
+    given = ", ".join(f"{k}={v}" for k, v in recipe.items())
     raise ConfigError(
-        f"{name}: none of {_TRIES:,} graphs with {', '.join(f'{k}={v}' for k, v in recipe.items())} was connected. "
-        f"Use {advice}."
+        f"{name}: none of {_TRIES:,} graphs with {given} was connected. Use {advice}."
     )
 
 

@@ -26,18 +26,20 @@ def hubs(
 
     Rows are the workers, hub by hub, then the hubs. Three layers, each with the receiver's weights:
 
-        up      hub d    <- sum of v_i x_i over its workers, v_i = w_i / (sum of w over the same hub)
+        up      hub d    <- sum of v_i x_i over its workers, v_i = w_i / (sum of w over the hub)
         across  hub d    <- sum_j H[j, d] z_j over its neighbours and itself
         down    worker i <- its hub's model
 
-    `weights` are the w_i, one per worker, such as data sizes; equal where they are left out. H[j, d] is hub j's weight in
-    hub d's new model: columns sum to one, and H[i, j] b_j = H[j, i] b_i with b the hubs' shares of all weight. By default
-    it is `diffusion` on hub_graph, of which only the shape is used. `compat` averages as the authors' code does: `in_place`.
+    `weights` are the w_i, one per worker, such as data sizes; equal where they are left out.
+    H[j, d] is hub j's weight in hub d's new model: columns sum to one, and H[i, j] b_j = H[j, i] b_i
+    with b the hubs' shares of all weight. By default it is `diffusion` on hub_graph, of which only
+    the shape is used. `compat` averages as the authors' code does: `in_place`.
     """
     count, total = len(workers), sum(workers)
     if hub_graph.rows != count or min(workers, default=0) < 1:
         raise ConfigError(
-            f"hubs: give one number of workers, at least 1, for each of {hub_graph.rows} hubs; found {workers}."
+            f"hubs: give one number of workers, at least 1, for each of {hub_graph.rows} hubs; "
+            f"found {workers}."
         )
     w = np.ones(total) if weights is None else np.asarray(weights, np.float64)
     if w.shape != (total,) or (w <= 0).any():
@@ -77,7 +79,10 @@ def hubs(
 
 
 def diffusion(hub_graph: Network, b: Floats) -> Floats:
-    """H_ij = min(1, b_i / b_j) / (1 + max(deg_i, deg_j)) on links, the rest on the diagonal: H b = b."""
+    """Hub weights with H b = b that need only neighbours' degrees and shares.
+
+    H_ij = min(1, b_i / b_j) / (1 + max(deg_i, deg_j)) on links, the rest on the diagonal
+    """
     links = hub_graph.peers
     degree = np.maximum(links.in_degree, links.out_degree)
     H = np.zeros((links.rows, links.rows))
@@ -88,10 +93,10 @@ def diffusion(hub_graph: Network, b: Floats) -> Floats:
 
 
 def in_place(hub_graph: Network, b: Floats) -> Floats:
-    """What comes of hubs that average one after the other, each with the new models of those before it.
+    """Hub weights when hubs average in turn, each with the new models of those before it.
 
-    Hub d takes its neighbours and itself by their shares b. All in all that is one H, whose columns sum to one; H b = b does
-    not hold, and hubs hear from those that are not their neighbours through the ones between.
+    Hub d averages its neighbours and itself by their shares b. The result is one H whose columns
+    sum to one; H b = b does not hold, and a hub's model reaches hubs beyond its neighbours.
     """
     links = hub_graph.peers
     H = np.eye(links.rows)
@@ -109,7 +114,8 @@ def _checked(H: Floats, b: Floats) -> Floats:
     if len(uneven):
         i, j = uneven[0]
         raise ConfigError(
-            f"hubs: H[{i}, {j}] b[{j}] is {H[i, j] * b[j]:.6g}, but H[{j}, {i}] b[{i}] is {H[j, i] * b[i]:.6g}. "
+            f"hubs: H[{i}, {j}] b[{j}] is {H[i, j] * b[j]:.6g}, "
+            f"but H[{j}, {i}] b[{i}] is {H[j, i] * b[i]:.6g}. "
             "They must be equal, or the weighted mean drifts; leave H out to have it made."
         )
     return H

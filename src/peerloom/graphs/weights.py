@@ -20,9 +20,11 @@ Ids = NDArray[np.int64]
 
 
 def metropolis(rows: int, src: Ids, dst: Ids) -> tuple[Floats, Floats]:
-    """r_ij = 1 / (1 + max(|N_i|, |N_j|)), with the degrees of the fixed graph: symmetric and doubly stochastic.
+    """Metropolis weights: symmetric and doubly stochastic.
 
-    Two neighbours need only each other's degree. Returns (a, b), which are the same here.
+        r_ij = 1 / (1 + max(|N_i|, |N_j|)), with the degrees of the fixed graph
+
+    Two neighbours need only each other's degree. Returns (a, b), which are equal here.
     """
     degree = np.bincount(dst, minlength=rows)
     r = 1 / (1 + np.maximum(degree[src], degree[dst]))
@@ -30,23 +32,26 @@ def metropolis(rows: int, src: Ids, dst: Ids) -> tuple[Floats, Floats]:
 
 
 def uniform(rows: int, src: Ids, dst: Ids) -> tuple[Floats, Floats]:
-    """a_ij = 1 / (1 + in-degree of i), b_ij = 1 / (1 + out-degree of j): what each end can know by itself."""
+    """Weights for directed graphs, which each end of a link can know alone: (a, b).
+
+    a_ij = 1 / (1 + in-degree of i)     b_ij = 1 / (1 + out-degree of j)
+    """
     into, out = np.bincount(dst, minlength=rows), np.bincount(src, minlength=rows)
     return 1 / (1 + into[dst]), 1 / (1 + out[src])
 
 
 def check_row_stochastic(W: ArrayLike, name: str = "W") -> Floats:
-    """Every row of W sums to one and nothing is negative; names the first row that does not."""
+    """Check that rows of W sum to one and nothing is negative; names the first bad row."""
     return _check(np.asarray(W, np.float64), name, "row")
 
 
 def check_column_stochastic(W: ArrayLike, name: str = "W") -> Floats:
-    """Every column of W sums to one and nothing is negative; names the first column that does not."""
+    """Check that columns of W sum to one and nothing is negative; names the first bad column."""
     return _check(np.asarray(W, np.float64).T, name, "column").T
 
 
 def check_symmetric(W: ArrayLike, name: str = "W") -> Floats:
-    """W equals its transpose; names the first pair that differs."""
+    """Check that W equals its transpose; names the first pair that differs."""
     W = np.asarray(W, np.float64)
     uneven = np.argwhere(~np.isclose(W, W.T, rtol=0, atol=1e-9))
     if len(uneven):
@@ -66,10 +71,12 @@ def _check(W: Floats, name: str, side: str) -> Floats:
     for k, row in enumerate(W):
         if not np.isfinite(row).all() or (row < 0).any():
             raise ConfigError(
-                f"{name}, {side} {k}: entries must be finite and not negative; the least is {row.min():.6g}."
+                f"{name}, {side} {k}: entries must be finite and not negative; "
+                f"the least is {row.min():.6g}."
             )
         if abs(row.sum() - 1) > 1e-9:
             raise ConfigError(
-                f"{name}, {side} {k} sums to {row.sum():.9g}, not to 1. Put what is missing on the diagonal, or rescale."
+                f"{name}, {side} {k} sums to {row.sum():.9g}, not to 1. "
+                "Put what is missing on the diagonal, or rescale."
             )
     return W

@@ -1,4 +1,4 @@
-"""Methods that send compressed differences from copies which every neighbour keeps: CHOCO, DCD, BEER, SQuARM, ANQ-NIDS."""
+"""Compressed differences from copies: CHOCO, DCD, BEER, SQuARM, ANQ-NIDS."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Squarm(NamedTuple):
 
 
 class AnqNids(NamedTuple):
-    """The models, those of the round before after a step of their own; copies of what was sent, and (W - I) of them."""
+    """The models, the last local step p, the copy dhat of what was sent, and (W - I) dhat."""
 
     x: Tensor
     p: Tensor
@@ -88,11 +88,12 @@ class CHOCO:
 
         x' = x - eta g(x)     q = C(x' - xhat)     xhat <- xhat + q     x <- x' + gamma (W - I) xhat
 
-    xhat starts at zero. A row keeps its own xhat and the sum (W - I) xhat, which it brings up to date by the q that arrive,
-    so no row stores its neighbours' copies. C is the experiment's message: TopK, RandK, Quantised, Sign. Needs symmetric
-    links, all of them in every round: a q that is lost would leave the copies apart.
-    Reference: Koloskova, Stich and Jaggi, "Decentralized Stochastic Optimization and Gossip Algorithms with Compressed
-    Communication", 2019.
+    xhat starts at zero. A row keeps its own xhat and the sum (W - I) xhat, which it brings up to
+    date by the q that arrive, so no row stores its neighbours' copies. C is the experiment's
+    message: TopK, RandK, Quantised, Sign. Needs symmetric links, all of them in every round: a q
+    that is lost would leave the copies apart.
+    Reference: Koloskova, Stich and Jaggi, "Decentralized Stochastic Optimization and Gossip
+    Algorithms with Compressed Communication", 2019.
     """
 
     lr: float | Rate
@@ -118,12 +119,13 @@ class CHOCO:
 @rule("Tang et al. 2018", "difference of x", "mild, unbiased compression")
 @dataclass(frozen=True)
 class DCD:
-    """DCD-PSGD: D-PSGD in which every model moves by a compressed difference, so that neighbours' copies are exact.
+    """DCD-PSGD: every model moves by a compressed difference, so that its copies are exact.
 
         x' = W x - gamma g(x)     z = C(x' - x)     x <- x + z
 
-    C is the experiment's message and should be unbiased and mild. Needs symmetric links, all of them in every round, and one
-    common first model: W x then is x, and every later W x is known from the z that arrive.
+    C is the experiment's message and should be unbiased and mild. Needs symmetric links, all of
+    them in every round, and one common first model: W x then is x, and every later W x is known
+    from the z that arrive.
     Reference: Tang et al., "Communication Compression for Decentralized Training", 2018.
     """
 
@@ -147,15 +149,16 @@ class DCD:
 @rule("Zhao et al. 2022", "differences of x, v", "compressed messages and unequal data together")
 @dataclass(frozen=True)
 class BEER:
-    """BEER: gradient tracking in which models and trackers both travel as compressed differences.
+    """BEER: gradient tracking with compressed differences of models and trackers.
 
         x <- x + gamma (W - I) h - eta v                       h  <- h  + C(x - h)
         v <- v + gamma (W - I) gh + g(x) - g(old x)            gh <- gh + C(v - gh)
 
-    v starts as the first gradient, h and gh at zero; both differences travel in one message. The mean of v is the mean of g.
-    C is the experiment's message. Needs symmetric links, all of them in every round.
-    Reference: Zhao, Li, Li, Richtarik and Chi, "BEER: Fast O(1/T) Rate for Decentralized Nonconvex Optimization with
-    Communication Compression", 2022, Rule 1.
+    v starts as the first gradient, h and gh at zero; both differences travel in one message. The
+    mean of v is the mean of g. C is the experiment's message. Needs symmetric links, all of them in
+    every round.
+    Reference: Zhao, Li, Li, Richtarik and Chi, "BEER: Fast O(1/T) Rate for Decentralized Nonconvex
+    Optimization with Communication Compression", 2022, Algorithm 1.
     """
 
     lr: float | Rate
@@ -172,7 +175,8 @@ class BEER:
         return Beer(x, g, g, 0 * x, 0 * x, 0 * x, 0 * x)
 
     def step(self, s: Beer, port: Port) -> Beer:
-        """Step, track, send both differences. Sums go on in place: with seven tensors of rows, each pass counts."""
+        """Step, track, send both differences."""
+        # Sums go on in place: with seven tensors of rows, each pass over memory counts.
         x = torch.add(s.x, s.lag_h, alpha=self.gamma).sub_(s.v, alpha=rate_at(self.lr, port.t))
         g = port.grad(x)
         v = torch.add(s.v, s.lag_gh, alpha=self.gamma).add_(g).sub_(s.g)
@@ -188,17 +192,18 @@ class BEER:
 )
 @dataclass(frozen=True)
 class SQuARM:
-    """SQuARM-SGD: momentum, H local steps, and a message only from rows that have moved far enough from their copy.
+    """SQuARM-SGD: momentum, H local steps, and messages only from rows that moved far enough.
 
         v <- beta v + g(x)     x' = x - eta (beta v + g)
-        in every H-th round:   q = C(x' - xhat) if |x' - xhat|^2 > c_t eta^2, else silence;   xhat <- xhat + q
-                               x <- x' + gamma (W - I) xhat;   x <- x' in the others
+        in every H-th round:  q = C(x' - xhat) if |x' - xhat|^2 > c_t eta^2, else silence
+                              xhat <- xhat + q     x <- x' + gamma (W - I) xhat
+        in the others:        x <- x'
         c_t = c t^growth
 
-    v and xhat start at zero. C is the experiment's message, `SignTopK` in the paper. A silent row sends nothing and is
-    charged nothing. Needs symmetric links, which fire together or not at all.
-    Reference: Singh, Data, George and Diggavi, "SQuARM-SGD: Communication-Efficient Momentum SGD for Decentralized
-    Optimization", 2021, Rule 1.
+    v and xhat start at zero. C is the experiment's message, `SignTopK` in the paper. A silent row
+    sends nothing and is charged nothing. Needs symmetric links, which fire together or not at all.
+    Reference: Singh, Data, George and Diggavi, "SQuARM-SGD: Communication-Efficient Momentum SGD
+    for Decentralized Optimization", 2021, Algorithm 1.
     """
 
     lr: float | Rate
@@ -239,16 +244,18 @@ class SQuARM:
 @rule("Michelusi et al. 2022", "difference of d", "exact optima with a few bits per coordinate")
 @dataclass(frozen=True)
 class ANQNIDS:
-    """ANQ-NIDS: NIDS whose extrapolated models travel as quantised differences; few bits, and still exact.
+    """ANQ-NIDS: NIDS whose extrapolated models travel as quantised differences.
 
         p[k] = x[k] - alpha g(x[k])     x1 = p0
         d = x[k] + p[k] - p[k-1]     dhat <- dhat + Q_k(d - dhat)     x[k+1] = d - (I - W)/2 dhat
 
-    which is d = 2 x[k] - x[k-1] - alpha (g[k] - g[k-1]). dhat starts at zero. Q_k is the experiment's message: `ANQ`, whose
-    levels shrink with the rounds, keeps the linear rate; with `Dense` it is NIDS. The first step is taken in `init`, so that
-    after round t the models are x[t+1]. Needs symmetric links, all of them in every round.
-    Reference: Michelusi, Scutari and Lee, "Finite-Bit Quantization For Distributed Algorithms With Linear Convergence",
-    2022. How d is sent was worked out from its fixed-point scheme; the paper's own pseudocode was not at hand.
+    which is d = 2 x[k] - x[k-1] - alpha (g[k] - g[k-1]). dhat starts at zero. Q_k is the
+    experiment's message: `ANQ`, whose levels shrink with the rounds, keeps the linear rate; with
+    `Dense` it is NIDS. The first step is taken in `init`, so that after round t the models are
+    x[t+1]. Needs symmetric links, all of them in every round.
+    Reference: Michelusi, Scutari and Lee, "Finite-Bit Quantization For Distributed Algorithms With
+    Linear Convergence", 2022. How d is sent was worked out from its fixed-point scheme; the paper's
+    own pseudocode was not at hand.
     """
 
     lr: float
@@ -258,7 +265,8 @@ class ANQNIDS:
     def __post_init__(self) -> None:
         if isinstance(self.lr, Rate) or not 0 < self.lr < float("inf"):
             raise ConfigError(
-                f"ANQNIDS.lr must be a constant above 0: its memory of the last step counts on it; found {self.lr}."
+                "ANQNIDS.lr must be a constant above 0: its memory of the last step counts on it; "
+                f"found {self.lr}."
             )
 
     def init(self, x: Tensor, port: Port) -> AnqNids:

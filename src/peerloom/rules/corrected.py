@@ -1,4 +1,4 @@
-"""Methods that correct the bias of decentralized gradient descent with two steps of memory: EXTRA, D2, NIDS."""
+"""Two steps of memory make decentralized gradient descent exact: EXTRA, D2, NIDS."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TwoSteps(NamedTuple):
 
 
 class Nids(NamedTuple):
-    """The models, what they are the proximal points of, the models of the round before, the last gradients."""
+    """The models x = prox(z), z, the models of the round before, the last gradients."""
 
     x: Tensor
     z: Tensor
@@ -51,7 +51,8 @@ class EXTRA:
         x[k+2] = (I + W) x[k+1] - (I + W)/2 x[k] - alpha (g[k+1] - g[k])
 
     Needs symmetric links, all of them in every round.
-    Reference: Shi, Ling, Wu and Yin, "EXTRA: An Exact First-Order Rule for Decentralized Consensus Optimization", 2015.
+    Reference: Shi, Ling, Wu and Yin, "EXTRA: An Exact First-Order Algorithm for Decentralized
+    Consensus Optimization", 2015.
     """
 
     lr: float
@@ -62,7 +63,7 @@ class EXTRA:
         _check(self.lr, "EXTRA")
 
     def init(self, x: Tensor, port: Port) -> Extra:
-        """With x itself as (I + W)/2 of the round before and no gradient yet, the first step is the first line above."""
+        """Start with x for (I + W)/2 x of the round before, and no gradient: x1 as above."""
         return Extra(x, x, 0 * x)
 
     def step(self, s: Extra, port: Port) -> Extra:
@@ -80,7 +81,8 @@ class D2:
         x1 = W (x0 - gamma g0)
         x[k+1] = W (2 x[k] - x[k-1] - gamma (g[k] - g[k-1]))
 
-    Needs symmetric links with the least eigenvalue of W above -1/3; public toolkits often use (I + W)/2, which is NIDS.
+    Needs symmetric links with the least eigenvalue of W above -1/3. Public toolkits often
+    use (I + W)/2, which is NIDS.
     Reference: Tang et al., "D2: Decentralized Training over Decentralized Data", 2018.
     """
 
@@ -92,7 +94,7 @@ class D2:
         _check(self.lr, "D2")
 
     def init(self, x: Tensor, port: Port) -> TwoSteps:
-        """With x as the model before and no gradient yet, the first step is the first line above."""
+        """Start with x as the model of the round before, and no gradient: x1 as above."""
         return TwoSteps(x, x, 0 * x)
 
     def step(self, s: TwoSteps, port: Port) -> TwoSteps:
@@ -108,14 +110,16 @@ class D2:
 )
 @dataclass(frozen=True)
 class NIDS:
-    """NIDS: exact, with a step size limit that does not depend on the graph, and a proximal step.
+    """NIDS: exact and proximal, with a step size limit that does not depend on the graph.
 
-        z1 = x0 - alpha g0,  x1 = prox(z1)
-        z[k+1] = z[k] - x[k] + (I + W)/2 (2 x[k] - x[k-1] - alpha (g[k] - g[k-1])),  x[k+1] = prox(z[k+1])
+        z1 = x0 - alpha g0
+        z[k+1] = z[k] - x[k] + (I + W)/2 (2 x[k] - x[k-1] - alpha (g[k] - g[k-1]))
+        x1 = prox(z1),   x[k+1] = prox(z[k+1])
 
-    Without a regulariser z = x. The first step needs no neighbours and is taken in `init`, so that after round t the models
-    are x[t+1]. Needs symmetric links; alpha < 2 / smoothness.
-    Reference: Li, Shi and Yan, "A Decentralized Proximal-Gradient Method with Network Independent Step-Sizes", 2019.
+    Without a regulariser z = x. The first step needs no neighbours and is taken in `init`, so that
+    after round t the models are x[t+1]. Needs symmetric links; alpha < 2 / smoothness.
+    Reference: Li, Shi and Yan, "A Decentralized Proximal-Gradient Method with Network Independent
+    Step-Sizes", 2019.
     """
 
     lr: float
@@ -143,5 +147,6 @@ class NIDS:
 def _check(lr: float, name: str) -> None:
     if isinstance(lr, Rate) or not 0 < lr < float("inf"):
         raise ConfigError(
-            f"{name}.lr must be a constant above 0: its memory of the last step counts on it; found {lr}."
+            f"{name}.lr must be a constant above 0: its memory of the last step counts on it; "
+            f"found {lr}."
         )

@@ -1,4 +1,4 @@
-"""DEPOSITUM: proximal gradient tracking with momentum and local steps, and the two methods next to it."""
+"""DEPOSITUM: proximal gradient tracking with momentum and local steps; DSMT and ProxGT."""
 
 from __future__ import annotations
 
@@ -48,29 +48,31 @@ class Proximal(NamedTuple):
 @rule("DEPOSITUM", "z, y", "sparse models: any regulariser, momentum and local steps")
 @dataclass(frozen=True)
 class Depositum:
-    """Decentralized proximal SGD with tracking and momentum, for f plus a regulariser that need not be convex.
+    """Decentralized proximal SGD with tracking and momentum, for f plus a regulariser h.
 
         mu <- gamma mu + (1 - gamma) y
         nu  = mu  (Polyak),  or  gamma mu + (1 - gamma) y  (Nesterov)
         x <- W_t prox_h^{1/alpha}(x - alpha nu)
         y <- W_t (y + beta g(x) - beta g(old x))
 
-    x model, y tracker of beta times the mean gradient, mu and nu momentum, g mini-batch gradient; mu, y and g start at zero.
-    W_t is W every T0 rounds and the identity otherwise: give it the schedule `Every(T0)`, under which the first round never
-    talks; `Always` is taken for `Every(1)`. Two messages per talking round. Needs symmetric links. The mean of y is beta
-    times the mean of g.
+    x model, y tracker of beta times the mean gradient, mu and nu momentum, g mini-batch gradient;
+    mu, y and g start at zero. W_t is W every T0 rounds and the identity otherwise: give it the
+    schedule `Every(T0)`, under which the first round never talks; `Always` is taken for `Every(1)`.
+    Two messages per talking round. The mean of y is beta times that of g. Needs symmetric links.
 
-    Its fixed points solve 0 in beta grad f + dh: it minimises f + h / beta. h_scale="beta" scales h along, so that f + h is
-    minimised whatever beta is; where neither is wanted a warning says so before the run.
+    Its fixed points solve 0 in beta grad f + dh: it minimises f + h / beta. h_scale="beta" scales h
+    along, so that f + h is minimised whatever beta is; without it a warning says so before the run.
+    h need not be convex.
 
-    Reference: Zhou et al., "Decentralized Nonconvex Composite Federated Learning with Gradient Tracking and Momentum"
-    (DEPOSITUM), Rule 1; the errata of its analysis do not touch the algorithm.
+    Reference: Zhou et al., "Decentralized Nonconvex Composite Federated Learning with Gradient
+    Tracking and Momentum" (DEPOSITUM), Algorithm 1; the errata of its analysis do not touch the
+    algorithm.
 
     >>> import peerloom as pl
-    >>> problem = pl.problems.Quadratic(A=[[[1.0]], [[1.0]]], b=[[1.0], [3.0]], h=pl.problems.L1(0.5))
+    >>> A, b, h = [[[1.0]], [[1.0]]], [[1.0], [3.0]], pl.problems.L1(0.5)
+    >>> problem = pl.problems.Quadratic(A=A, b=b, h=h)
     >>> rule = pl.rules.Depositum(alpha=0.1, beta=1.0, gamma=0.5)
-    >>> always = pl.schedules.Every(1)
-    >>> exp = pl.Experiment(graph=pl.graphs.complete(2), problem=problem, algorithm=rule, schedule=always, dtype="float64")
+    >>> exp = pl.Experiment(pl.graphs.complete(2), problem, rule, dtype="float64")
     >>> pl.simulate(exp).x.flatten().round(decimals=6).tolist()
     [1.5, 1.5]
     """
@@ -89,7 +91,8 @@ class Depositum:
             0 < self.alpha < math.inf and 0 < self.beta < math.inf and 0 <= self.gamma < 1
         ):
             raise ConfigError(
-                f"Depositum needs alpha > 0, beta > 0 and 0 <= gamma < 1; found {self.alpha}, {self.beta}, {self.gamma}."
+                "Depositum needs alpha > 0, beta > 0 and 0 <= gamma < 1; "
+                f"found {self.alpha}, {self.beta}, {self.gamma}."
             )
         if self.h_scale not in (None, "beta"):
             raise ConfigError(
@@ -130,14 +133,14 @@ class Depositum:
 @rule("Huang, Pu and Nedic", "x - alpha y, y", "noisy gradients: momentum is tracked")
 @dataclass(frozen=True)
 class DSMT:
-    """Distributed stochastic momentum tracking, as DEPOSITUM quotes it: the trackers track momentum.
+    """Distributed stochastic momentum tracking, as DEPOSITUM quotes it.
 
         x <- W (x - alpha y)     nu <- gamma nu + (1 - gamma) g(x)     y <- W (y + nu - old nu)
 
-    nu and y start as (1 - gamma) times the first gradient. The original accelerates W by Chebyshev polynomials; this one
-    does not. Needs symmetric links.
-    Reference: Huang, Pu and Nedic, "An Accelerated Distributed Stochastic Gradient Method with Momentum"; DEPOSITUM,
-    remark 2.
+    nu and y start as (1 - gamma) times the first gradient. The original accelerates W by Chebyshev
+    polynomials; this one does not. Needs symmetric links.
+    Reference: Huang, Pu and Nedic, "An Accelerated Distributed Stochastic Gradient Method with
+    Momentum"; DEPOSITUM, remark 2.
     """
 
     lr: float
@@ -170,10 +173,10 @@ class ProxGT:
 
         y <- W^K (y + v - old v),  v = g(x)     x <- W^K prox_h^{1/alpha}(x - alpha y)
 
-    y and the old v start at zero. The original accelerates W^K by Chebyshev polynomials; this one mixes K times, and each
-    mixing is a message. Needs symmetric links.
-    Reference: Xin, Das, Khan and Kar, "A Stochastic Proximal Gradient Framework for Decentralized Non-Convex Composite
-    Optimization", 2021.
+    y and the old v start at zero. The original accelerates W^K by Chebyshev polynomials; this one
+    mixes K times, and each mixing is a message. Needs symmetric links.
+    Reference: Xin, Das, Khan and Kar, "A Stochastic Proximal Gradient Framework for Decentralized
+    Non-Convex Composite Optimization", 2021.
     """
 
     lr: float

@@ -39,7 +39,7 @@ class State(NamedTuple):
 @rule("DSpodFL", "x", "slow clients and bad links: both act only when they can")
 @dataclass(frozen=True)
 class DSpodFL:
-    """Decentralized sporadic federated learning: clients compute when they can and talk over the links that work.
+    """Decentralized sporadic federated learning: clients and links act when they can.
 
         x_i <- x_i + sum_j r_ij (x_j - x_i) vhat_ij - alpha g_i(x_i) v_i
 
@@ -50,17 +50,18 @@ class DSpodFL:
     g_i      mini-batch gradient of client i, taken at the old x_i (combine then adapt)
     alpha    `lr`, a number or a `Rate`
 
-    Needs symmetric links. The paper's Rule 1 starts with v = vhat = 0 and so wastes its first iteration; here the
-    first round draws like any other (erratum E-D4). With d_i the probability that v_i = 1, its stationary points solve
-    sum_i d_i grad F_i = 0: a client that computes seldom counts less. That is the paper's (1 - d_min) term, not a fault.
+    Needs symmetric links. The paper's Algorithm 1 starts with v = vhat = 0 and so wastes its first
+    iteration; here the first round draws like any other (erratum E-D4). With d_i the probability
+    that v_i = 1, its stationary points solve sum_i d_i grad F_i = 0: a client that computes seldom
+    counts less. That is the paper's (1 - d_min) term, not a fault.
 
-    Reference: Zehtabi et al., "Decentralized Sporadic Federated Learning: A Unified Algorithmic Framework with Convergence
-    Guarantees" (DSpodFL), eqs. (2)-(4).
+    Reference: Zehtabi et al., "Decentralized Sporadic Federated Learning: A Unified Algorithmic
+    Framework with Convergence Guarantees" (DSpodFL), eqs. (2)-(4).
 
     >>> import peerloom as pl
     >>> problem = pl.problems.Quadratic(A=[[[1.0]], [[1.0]]], b=[[0.0], [2.0]])
     >>> rule = pl.rules.DSpodFL(lr=0.1)
-    >>> exp = pl.Experiment(graph=pl.graphs.complete(2), problem=problem, algorithm=rule, rounds=100, dtype="float64")
+    >>> exp = pl.Experiment(pl.graphs.complete(2), problem, rule, rounds=100, dtype="float64")
     >>> pl.simulate(exp).x.mean().item().__round__(3)
     1.0
     """
@@ -79,9 +80,8 @@ class DSpodFL:
     def step(self: HasRate, s: State, port: Port) -> State:
         """Mix and adapt, both from the old models."""
         v, alpha = port.active(), rate_at(self.lr, port.t)
-        return State(
-            torch.sub(port.mix(s.x), port.grad(s.x, v), alpha=alpha)
-        )  # mixed - alpha * gradient, in one pass
+        # mixed - alpha * gradient, in one pass
+        return State(torch.sub(port.mix(s.x), port.grad(s.x, v), alpha=alpha))
 
 
 DGD = preset(
@@ -93,11 +93,12 @@ DGD = preset(
         "the yardstick: everyone computes and talks in every round",
     ),
     plan=Plan(nodes="always", links="always"),
-    doc="""Decentralized gradient descent (D-PSGD): DSpodFL's rule with every client and every link, in every round.
+    doc="""Decentralized gradient descent (D-PSGD): every client and every link, in every round.
 
         x_i <- sum_j r_ij x_j - alpha g_i(x_i)
 
-    On sporadic resources it waits for the slowest: its delay per round is that of all clients and links together.
+    On sporadic resources it waits for the slowest: its delay per round is that of all clients and
+    links together.
     Reference: Nedic and Ozdaglar 2009; Lian et al. 2017; DSpodFL, eq. (2) with d_i = b_ij = 1.
     """,
 )
@@ -108,7 +109,7 @@ RandomizedGossip = preset(
     DSpodFL,
     Card("DSpodFL (its RG)", "x", "bad links, able clients"),
     plan=Plan(nodes="always"),
-    doc="""Randomized gossip as DSpodFL means it: every client computes, links fire as their coins fall.
+    doc="""Randomized gossip as DSpodFL means it: every client computes, links fire at random.
 
         x_i <- x_i + sum_j r_ij (x_j - x_i) vhat_ij - alpha g_i(x_i)
 
@@ -137,11 +138,12 @@ SporadicSGD = preset(
 )
 @dataclass(frozen=True)
 class DFedAvg:
-    """DFedAvg as DSpodFL means it: D rounds of local steps, then one round in which all links fire and none computes.
+    """DFedAvg as DSpodFL means it: D rounds of local steps, then one that only mixes.
 
-    D is the mean of 1 / d_i over the clients, rounded up, unless it is given. `rounding="floor"` is what the paper's tables
-    were made with, `sgd_while_aggregating=True` is its appendix P.3, and with `period="D"` as well its main text (erratum
-    E-D2). Sun et al. mean K local steps followed by mixing in the same round.
+    D is the mean of 1 / d_i over the clients, rounded up, unless it is given. `rounding="floor"` is
+    what the paper's tables were made with, `sgd_while_aggregating=True` is its appendix P.3, and
+    with `period="D"` as well its main text (erratum E-D2). Sun et al. mean K local steps followed
+    by mixing in the same round.
     Reference: DSpodFL, section 5 and appendix P.3.
     """
 

@@ -1,4 +1,4 @@
-"""Decentralized SGD that adapts first and combines then, local SGD over a graph, and gossip by pairs and by single nodes."""
+"""Decentralized SGD (adapt, then combine), local SGD over a graph, and gossip."""
 
 from __future__ import annotations
 
@@ -54,9 +54,11 @@ class DSGD:
 
         x_i <- sum_j w_ij vhat_ij (x_j - alpha v_j g_j(x_j)), own weight left over
 
-    x_i, alpha, v_i, vhat_ij as in DSpodFL, which mixes and steps from the same old models. Links may come and go: the mixing
-    matrix is then random, as Koloskova et al. have it. Needs symmetric links.
-    Reference: Koloskova et al., "A Unified Theory of Decentralized SGD with Changing Topology and Local Updates", 2020.
+    x_i, alpha, v_i, vhat_ij as in DSpodFL, which mixes and steps from the same old models. Links
+    may come and go: the mixing matrix is then random, as Koloskova et al. have it. Needs symmetric
+    links.
+    Reference: Koloskova et al., "A Unified Theory of Decentralized SGD with Changing Topology and
+    Local Updates", 2020.
     """
 
     lr: float | Rate
@@ -78,11 +80,12 @@ class DSGD:
 @rule("Wang and Joshi 2021", "x", "fewer messages: tau local steps between two of them")
 @dataclass(frozen=True)
 class CooperativeSGD:
-    """Cooperative SGD (decentralized local SGD): every client steps in every round, all mix in every tau-th.
+    """Cooperative SGD (decentralized local SGD): all step in every round, mix in every tau-th.
 
         x <- S_k (x - eta g(x)),   S_k = W if tau divides k, else the identity;   k = 1, 2, ...
 
-    Reference: Wang and Joshi, "Cooperative SGD", 2021; MLL-SGD with one worker per hub, q = 1 and p = 1.
+    Reference: Wang and Joshi, "Cooperative SGD", 2021; MLL-SGD with one worker per hub, q = 1 and p
+    = 1.
     """
 
     lr: float | Rate
@@ -105,12 +108,14 @@ class CooperativeSGD:
 @rule("de Vos et al. 2023", "x - eta g", "fast spreading: random receivers in every round")
 @dataclass(frozen=True)
 class EpidemicLearning:
-    """Epidemic learning: step, send to some random others, take the mean of one's own and of all that arrived.
+    """Epidemic learning: step, send to random others, average with all that arrived.
 
         z_i = x_i - eta v_i g_i(x_i)     x_i <- mean of z_i and of the z_j that arrived
 
-    Give it the graph `complete` and the schedule `Epidemic(s)`, or `Epidemic(s, oracle=True)`; s about log m is enough.
-    Reference: de Vos et al., "Epidemic Learning: Boosting Decentralized Learning with Randomized Communication", 2023.
+    Give it the graph `complete` and the schedule `Epidemic(s)`, or `Epidemic(s, oracle=True)`; s
+    about log m is enough.
+    Reference: de Vos et al., "Epidemic Learning: Boosting Decentralized Learning with Randomized
+    Communication", 2023.
     """
 
     lr: float | Rate
@@ -122,7 +127,7 @@ class EpidemicLearning:
         check_rate(self)
 
     def step(self: HasRate, s: State, port: Port) -> State:
-        """Adapt, then average with whoever sent."""
+        """Adapt, then average with what arrived."""
         z = torch.sub(s.x, port.grad(s.x, port.active()), alpha=rate_at(self.lr, port.t))
         return State(port.mix(equal_average(z)))
 
@@ -130,11 +135,12 @@ class EpidemicLearning:
 @rule("Boyd et al. 2006", "x", "one pair at a time")
 @dataclass(frozen=True)
 class PairwiseGossip:
-    """Classical randomized gossip: in each round one random pair of neighbours meets in the middle; everyone steps.
+    """Classical randomized gossip: one random pair averages in each round; everyone steps.
 
         x_i, x_j <- (x_i + x_j) / 2 for the pair, then x <- x - eta v g(old x)
 
-    Give it the schedule `OneEdge`. What DSpodFL calls randomized gossip, with a coin per link, is `RandomizedGossip`.
+    Give it the schedule `OneEdge`. What DSpodFL calls randomized gossip, with a coin per link, is
+    `RandomizedGossip`.
     Reference: Boyd, Ghosh, Prabhakar and Shah, "Randomized Gossip Algorithms", 2006.
     """
 
@@ -157,17 +163,21 @@ class PairwiseGossip:
 @rule("Pu et al. 2021", "x, y", "directed graphs where one node wakes at a time")
 @dataclass(frozen=True)
 class GossipPushPull:
-    """G-Push-Pull as its authors mean it: one node wakes, and whoever hears it pulls, steps and tracks.
+    """G-Push-Pull as its authors mean it: one node wakes; its receivers pull, step and track.
 
-        x_j <- (1 - gamma) x_j + gamma x_i - alpha y_j          for every j that hears the node i that woke
-        y_i keeps what it does not give away; y_j <- y_j + b_ji y_i + g_j(x_j) - g_j(old x_j)
+        x_j <- (1 - gamma) x_j + gamma x_i - alpha y_j
+        y_j <- y_j + b_ji y_i + g_j(x_j) - g_j(old x_j)
+        y_i <- y_i - sum_j b_ji y_i
 
-    y starts as the first gradient and always sums to the sum of the last gradients. Give it the schedule `OneNode`. One
-    message carries both x_i and its share of y_i, to the same receivers; the paper lets the two graphs differ. Several
-    nodes may wake at once: their mean is pulled. Spod-GT means another method by this name, which is `SporadicPushPull`.
-    Any strongly connected graph.
-    Reference: Pu, Shi, Xu and Nedic, "Push-Pull Gradient Methods for Distributed Optimization in Networks", 2021,
-    section III.
+    i the node that wakes, j those that hear it.
+
+    y starts as the first gradient and always sums to the sum of the last gradients. Give it the
+    schedule `OneNode`. One message carries both x_i and its share of y_i, to the same receivers;
+    the paper lets the two graphs differ. Several nodes may wake at once: their mean is pulled.
+    Spod-GT means another method by this name, which is `SporadicPushPull`. Any strongly connected
+    graph.
+    Reference: Pu, Shi, Xu and Nedic, "Push-Pull Gradient Methods for Distributed Optimization in
+    Networks", 2021, section III.
     """
 
     lr: float | Rate
@@ -187,7 +197,7 @@ class GossipPushPull:
         return Tracked(x, g, g)
 
     def step(self, s: Tracked, port: Port) -> Tracked:
-        """What is heard is pulled; those who heard step and take a new gradient."""
+        """Pull what arrived; rows that received step and take a new gradient."""
         pulled, y = port.mix(average(s.x), push(s.y))
         heard = (port.received() > 0).to(s.x)
         towards = self.gamma * (pulled - s.x) - rate_at(self.lr, port.t) * s.y

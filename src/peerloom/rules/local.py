@@ -1,4 +1,4 @@
-"""Methods that take several local steps, on as many batches, before they mix: DFedAvgM, DFedSAM, K-GT."""
+"""Several local steps, each on a batch of its own, then mixing: DFedAvgM, DFedSAM, K-GT."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ class Corrected(NamedTuple):
 class DFedAvgM:
     """DFedAvgM: K local steps with heavy-ball momentum, then mixing.
 
-        y[k+1] = y[k] - eta g(y[k]) + theta (y[k] - y[k-1]),  y[0] = y[-1] = x,  k = 0 ... K-1;     x <- W y[K]
+        y[k+1] = y[k] - eta g(y[k]) + theta (y[k] - y[k-1]),   y[0] = y[-1] = x,   k = 0 ... K-1
+        x <- W y[K]
 
-    theta = 0 is DFedAvg as Sun et al. mean it; DSpodFL means a cycle of rounds by that name, which is `DFedAvg`. A round
-    is K steps, each on a batch of its own. Needs symmetric links.
+    theta = 0 is DFedAvg as Sun et al. mean it; DSpodFL means a cycle of rounds by that name, which
+    is `DFedAvg`. A round is K steps, each on a batch of its own. Needs symmetric links.
     Reference: Sun, Li and Wang, "Decentralized Federated Averaging", 2022.
     """
 
@@ -83,10 +84,13 @@ class DFedAvgM:
 class DFedSAM:
     """DFedSAM: K local steps that look uphill first, towards flat minima, then mixing.
 
-        eps = rho g(y) / |g(y)|,   y <- y - eta g(y + eps) on the same batch,   K times from y = x;     x <- W^Q y
+        K times, from y = x:  eps = rho g(y) / |g(y)|,   y <- y - eta g(y + eps) on the same batch
+        x <- W^Q y
 
-    Two gradients per local step. Q > 1 mixings per round are its MGS variant. Needs symmetric links.
-    Reference: Shi et al., "Improving the Model Consistency of Decentralized Federated Learning", 2023.
+    Two gradients per local step. Q > 1 mixings per round are its MGS variant. Needs symmetric
+    links.
+    Reference: Shi et al., "Improving the Model Consistency of Decentralized Federated Learning",
+    2023.
     """
 
     lr: float | Rate
@@ -121,13 +125,15 @@ class DFedSAM:
 @rule("Liu et al. 2023", "x, z", "several local steps on unequal data")
 @dataclass(frozen=True)
 class KGT:
-    """K-GT: local steps whose drift is corrected by tracking (the original; Spod-GT's reading is `PeriodicGT`).
+    """K-GT: local steps whose drift is corrected by tracking.
 
         K times, from x:  y <- y - eta_c (g(y) + c);     z = (x - y) / (K eta_c)
         c <- c - z + W z;     x <- W (x - K eta_c eta_s z)
 
-    c starts at zero, as in the authors' code, and sums to zero over the clients ever after. Needs symmetric links.
-    Reference: Liu, Lin, Koloskova and Stich, "Decentralized Gradient Tracking with Local Steps", 2023.
+    c starts at zero, as in the authors' code, and always sums to zero over the clients. Spod-GT
+    means another method by this name, which is `PeriodicGT`. Needs symmetric links.
+    Reference: Liu, Lin, Koloskova and Stich, "Decentralized Gradient Tracking with Local Steps",
+    2023.
     """
 
     lr: float

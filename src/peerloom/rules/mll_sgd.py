@@ -28,27 +28,28 @@ class State(NamedTuple):
 @rule("MLL-SGD", "x, by hubs", "two levels with slow workers, for whom nobody waits")
 @dataclass(frozen=True)
 class MLLSGD:
-    """Multi-level local SGD: workers step when they can, their hub averages them, hubs average with their neighbours.
+    """Multi-level local SGD: workers step, hubs average workers, hubs average with neighbours.
 
-        x_i <- x_i - eta theta_i g_i(x_i)                      every round k = 1, 2, ..., theta_i ~ Bernoulli(p_i)
-        z_d  = sum of v_i x_i over the workers of hub d        if tau divides k
-        y_d  = sum_j H[j, d] z_j, or z_d                       if q tau divides k, or not
-        x_i <- y_d for every worker of hub d                   if tau divides k
+        x_i <- x_i - eta theta_i g_i(x_i)                  in every round k = 1, 2, ...
+        z_d  = sum of v_i x_i over the workers of hub d    if tau divides k
+        y_d  = sum_j H[j, d] z_j, or z_d                   if q tau divides k, or not
+        x_i <- y_d for every worker of hub d               if tau divides k
 
+    theta_i ~ Bernoulli(p_i): whether worker i computes
     v_i   weights within a hub, H between hubs: both belong to the graph, `graphs.hubs`
     tau, q and p_i belong to the schedule, `HubRounds(tau, q, nodes)`
 
-    Needs a graph with hubs. The paper prints b_i H_ij = b_j H_ji, which contradicts H b = b; its proof, and this, use
-    H_ij b_j = H_ji b_i (erratum E-M2). Its public code averages hubs in place, one after the other; here all read the old,
-    unless the graph was made with `compat`.
+    Needs a graph with hubs. The paper prints b_i H_ij = b_j H_ji, which contradicts H b = b; its
+    proof, and this, use H_ij b_j = H_ji b_i (erratum E-M2). Its public code averages hubs in place,
+    one after the other; here all read the old, unless the graph was made with `compat`.
 
     Reference: MLL-SGD, "Multi-Level Local SGD", eqs. (2)-(6).
 
     >>> import peerloom as pl
     >>> graph = pl.graphs.hubs(pl.graphs.ring(3), workers=[2, 1, 2])
     >>> problem = pl.problems.Quadratic(A=[[[1.0]]] * 5, b=[[0.0], [1.0], [2.0], [3.0], [4.0]])
-    >>> rule, rhythm = pl.rules.MLLSGD(lr=0.1), pl.schedules.HubRounds(tau=2, q=2)
-    >>> exp = pl.Experiment(graph=graph, problem=problem, algorithm=rule, schedule=rhythm, rounds=400, dtype="float64")
+    >>> rule, rounds = pl.rules.MLLSGD(lr=0.1), pl.schedules.HubRounds(tau=2, q=2)
+    >>> exp = pl.Experiment(graph, problem, rule, schedule=rounds, rounds=400, dtype="float64")
     >>> pl.simulate(exp).x.mean().item().__round__(2)
     2.0
     """
@@ -92,8 +93,8 @@ LocalSGD = preset(
     plan=Plan(nodes="always"),
     doc="""Local SGD under a server: MLL-SGD's rule with one hub and every worker in every round.
 
-    For `graphs.hubs` with a single hub and `HubRounds(tau)`, or, as MLL-SGD has it, for hubs that all average with each
-    other and q = 1.
+    For `graphs.hubs` with a single hub and `HubRounds(tau)`, or, as MLL-SGD has it, for hubs that
+    all average with each other and q = 1.
     Reference: Stich, "Local SGD Converges Fast and Communicates Little", 2019; MLL-SGD, section 4.
     """,
 )
@@ -106,9 +107,10 @@ DistributedSGD = preset(
     plan=Plan(nodes="always", links="always"),
     needs=replace(_HUBS, one_hub=True, links="all"),
     family=None,
-    doc="""Distributed SGD: every worker in every round, averaged by the server at once; MLL-SGD's rule with tau = q = 1.
+    doc="""Distributed SGD: every worker in every round, averaged by the server at once.
 
-    For `graphs.hubs` with a single hub and equal weights; the schedule `Always`.
+    MLL-SGD's rule with tau = q = 1. For `graphs.hubs` with a single hub and equal weights; the
+    schedule `Always`.
     Reference: MLL-SGD, section 4, with D = 1, q = tau = 1, a_i = 1/N, p_i = 1.
     """,
 )
@@ -125,10 +127,11 @@ FedAvg = preset(
     plan=Plan(nodes="always"),
     needs=replace(_HUBS, one_hub=True),
     family=None,
-    doc="""FedAvg with all clients taking part: local SGD under a server that weighs each client by its data.
+    doc="""FedAvg with all clients taking part: local SGD, averaged by the amounts of data.
 
-    For `graphs.hubs` with a single hub, whose `weights` are the sizes of the clients' data, and `HubRounds(tau)`.
-    Reference: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017; MLL-SGD,
-    section 4, with D = 1 and w_i the size of client i's data.
+    For `graphs.hubs` with a single hub, whose `weights` are the sizes of the clients' data, and
+    `HubRounds(tau)`.
+    Reference: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
+    Data", 2017; MLL-SGD, section 4, with D = 1 and w_i the size of client i's data.
     """,
 )

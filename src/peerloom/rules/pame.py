@@ -1,4 +1,4 @@
-"""PaME: partial message exchange, with steps that shrink as the penalty on disagreement grows."""
+"""PaME: partial message exchange, with steps that shrink as the penalty grows."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ class State(NamedTuple):
 @rule("PaME", "some coordinates of x", "thin links: part of a model to part of the neighbours")
 @dataclass(frozen=True)
 class PaME:
-    """Partial message exchange: each client averages what some neighbours sent of some coordinates, then steps.
+    """Partial message exchange: average some coordinates of some neighbours, then step.
 
         vbar_i = the mean, coordinate by coordinate, of what arrived; x_i where nothing did
         x_i <- vbar_i - g_i(vbar_i) / (sigma_k m_i),   sigma_k = sigma growth^k
 
-    x_i     model of client i (the paper's w_i); its own value is dropped wherever a neighbour's arrived
+    x_i     model of client i (the paper's w_i); its value is dropped wherever a neighbour's arrived
     m_i     how many neighbours it heard when it last heard any
-    sigma   the penalty weight, which grows by `growth` in every iteration k = 0, 1, ..., local ones too
+    sigma   the penalty weight; grows by `growth` in every iteration k = 0, 1, ..., local ones too
 
-    Give it the schedule `Sampled(kappa, fraction)` and the message `Coordinates(fraction)`; with full messages and all
-    neighbours it is plain neighbour averaging. A zero that was sent counts as sent (erratum E-A2), and at least one
-    neighbour is always asked (E-A4). Bipartite graphs only swap values. The first models are the problem's own start: the
-    paper's zero is that of its convex examples and useless for networks.
+    Give it the schedule `Sampled(kappa, fraction)` and the message `Coordinates(fraction)`; with
+    full messages and all neighbours it is plain neighbour averaging. A zero that was sent counts as
+    sent (erratum E-A2), and at least one neighbour is always asked (E-A4). Bipartite graphs only
+    swap values. The first models are the problem's own start: the paper's zero is that of its
+    convex examples and useless for networks.
 
     Reference: PaME, Algorithms 1 and 2, eqs. (5)-(7).
 
     >>> import peerloom as pl
     >>> problem = pl.problems.Quadratic(A=[[[1.0]]] * 3, b=[[0.0], [1.0], [2.0]])
     >>> rule = pl.rules.PaME(sigma=2.0, growth=1.01)
-    >>> exp = pl.Experiment(graph=pl.graphs.complete(3), problem=problem, algorithm=rule, rounds=400, dtype="float64")
+    >>> exp = pl.Experiment(pl.graphs.complete(3), problem, rule, rounds=400, dtype="float64")
     >>> pl.simulate(exp).x.mean().item().__round__(2)
     1.0
     """
@@ -59,7 +60,7 @@ class PaME:
             )
 
     def init(self, x: Tensor, port: Port) -> State:
-        """Nobody heard yet; the first round is heard by everyone."""
+        """Nothing received yet; under `Sampled`, all rows receive in the first round."""
         return State(x, torch.ones_like(x[:, :1]))
 
     def step(self, s: State, port: Port) -> State:

@@ -1,6 +1,7 @@
-"""Methods with a server, which is a hub: FedMiD, FedDualAvg, FedDR, FedADMM. Every worker takes part in every round.
+"""Methods with a server, which is a hub: FedMiD, FedDualAvg, FedDR, FedADMM.
 
-The server only averages. What it would compute from the average, each worker computes for itself and finds the same.
+Every worker takes part in every round. The server only averages; what it would compute from the
+average, each worker computes for itself, with the same result.
 """
 
 from __future__ import annotations
@@ -54,12 +55,14 @@ class Split(NamedTuple):
 )
 @dataclass(frozen=True)
 class FedMiD:
-    """Federated mirror descent: proximal steps at the workers, then a proximal step of the mean.
+    """Federated mirror descent: proximal steps at the workers, then one of the mean.
 
-        K times, from x:  w <- prox_{eta_c h}(w - eta_c g(w));     x <- prox_{eta_s eta_c K h}(x + eta_s (mean w - x))
+        K times, from w = x:  w <- prox_{eta_c h}(w - eta_c g(w))
+        x <- prox_{eta_s eta_c K h}(x + eta_s (mean w - x))
 
-    For `graphs.hubs` with a single hub; schedule `Always`. The prox parameter is the step size gathered so far.
-    Reference: Yuan, Zaheer and Reddi, "Federated Composite Optimization", 2021, Rule 2.
+    For `graphs.hubs` with a single hub; schedule `Always`. The prox parameter is the step size
+    gathered so far.
+    Reference: Yuan, Zaheer and Reddi, "Federated Composite Optimization", 2021, Algorithm 2.
     """
 
     lr: float
@@ -94,13 +97,15 @@ class FedMiD:
 )
 @dataclass(frozen=True)
 class FedDualAvg:
-    """Federated dual averaging: workers average gradients in the dual and map back by one proximal step.
+    """Federated dual averaging: gradients add up in the dual, one proximal step maps back.
 
-        k-th local step of round r:  w = prox_{eta h}(y_i),  eta = eta_s eta_c K r + eta_c k;   y_i <- y_i - eta_c g(w)
+        k = 0 ... K-1, from y_i = y:  w = prox_{eta h}(y_i),   eta = eta_s eta_c K r + eta_c k
+                                      y_i <- y_i - eta_c g(w)
         y <- y + eta_s (mean y_i - y);     x = prox_{eta_s eta_c K (r + 1) h}(y)
 
-    Rounds count from r = 0, so the very first step has eta = 0 and w = y. For `graphs.hubs` with a single hub.
-    Reference: Yuan, Zaheer and Reddi, "Federated Composite Optimization", 2021, Rule 3.
+    Rounds r count from 0, so the very first step has eta = 0 and w = y. For `graphs.hubs` with a
+    single hub.
+    Reference: Yuan, Zaheer and Reddi, "Federated Composite Optimization", 2021, Algorithm 3.
     """
 
     lr: float
@@ -135,12 +140,13 @@ class FedDualAvg:
 class FedDR:
     """Federated Douglas-Rachford splitting.
 
-        y_i <- y_i + alpha (x - x_i);   x_i ~ prox_{eta f_i}(y_i);   x <- prox_{eta h}(mean of 2 x_i - y_i)
+        y_i <- y_i + alpha (x - x_i);     x_i ~ prox_{eta f_i}(y_i)
+        x <- prox_{eta h}(mean of 2 x_i - y_i)
 
-    The inner problem, f_i(w) + |w - y_i|^2 / (2 eta), is solved by K gradient steps from x_i. For `graphs.hubs` with a
-    single hub.
-    Reference: Tran-Dinh, Pham, Phan and Nguyen, "FedDR - Randomized Douglas-Rachford Splitting Algorithms for Nonconvex
-    Federated Composite Optimization", 2021.
+    The inner problem, f_i(w) + |w - y_i|^2 / (2 eta), is solved by K gradient steps from x_i. For
+    `graphs.hubs` with a single hub.
+    Reference: Tran-Dinh, Pham, Phan and Nguyen, "FedDR - Randomized Douglas-Rachford Splitting
+    Algorithms for Nonconvex Federated Composite Optimization", 2021.
     """
 
     lr: float
@@ -178,9 +184,10 @@ class FedADMM:
         x_i ~ argmin f_i(w) + <z_i, w - x> + eta/2 |w - x|^2;   z_i <- z_i + eta (x_i - x);
         x <- prox_{h / eta}(mean of x_i + z_i / eta)
 
-    The inner problem is solved by K gradient steps from x_i. Equals FedDR with alpha = 1 and eta_DR = 1 / eta. For
-    `graphs.hubs` with a single hub. The state's y is the multiplier z.
-    Reference: Wang, Marella and Anderson, "FedADMM: A Federated Primal-Dual Rule Allowing Partial Participation", 2022.
+    The inner problem is solved by K gradient steps from x_i. Equals FedDR with alpha = 1 and
+    eta_DR = 1 / eta. For `graphs.hubs` with a single hub. The state's y is the multiplier z.
+    Reference: Wang, Marella and Anderson, "FedADMM: A Federated Primal-Dual Algorithm Allowing
+    Partial Participation", 2022.
     """
 
     lr: float

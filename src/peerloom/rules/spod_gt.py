@@ -1,4 +1,4 @@
-"""Spod-GT: sporadic gradient tracking on directed graphs, and the four baselines of its paper."""
+"""Spod-GT: sporadic gradient tracking on directed graphs, and its paper's four baselines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TracksSporadically(Protocol):
 
     @property
     def lr(self) -> Rates:
-        """eta_i."""
+        """The step size, eta_i."""
 
     @property
     def skip(self) -> Literal["zero", "hold"]:
@@ -54,7 +54,7 @@ class TracksSporadically(Protocol):
 @rule("Spod-GT", "x, y", "slow clients, bad directed links and unequal data together")
 @dataclass(frozen=True)
 class SpodGT:
-    """Sporadic gradient tracking: clients compute and links fire as they can, on a graph that may be directed.
+    """Sporadic gradient tracking: clients and directed links act when they can.
 
         x_i <- x_i + sum_j a_ij (x_j - x_i) vhat_ij - eta_i y_i'
         y_i' = y_i + sum_j (b_ij y_j vhat_ij - b_ji y_i vhat_ji)
@@ -65,19 +65,21 @@ class SpodGT:
     vhat_ij  1 if the link j -> i fires             v_i   1 if client i computes
     eta_i    `lr`: a number, a `Rate`, or one number per client
 
-    Needs a strongly connected graph of any kind. The trackers sum to the gradients computed in this very round. The
-    paper's Rule 1 has slips that its equations do not (errata E-S2 to E-S7): here the sender keeps what it does not
-    send, and links are drawn whether or not a client computes. With skip="zero", as in the paper, a client that skips
-    withdraws its gradient from the sum; skip="hold" keeps the last one it computed, which has an unbiased fixed point
-    but is not covered by the paper's theory (erratum E-S8).
+    Needs a strongly connected graph of any kind. The trackers sum to the gradients computed in this
+    very round. The paper's Algorithm 1 has slips that its equations do not (errata E-S2 to E-S7):
+    here the sender keeps what it does not send, and links are drawn whether or not a client
+    computes. With skip="zero", as in the paper, a client that skips withdraws its gradient from the
+    sum; skip="hold" keeps the last one it computed, which has an unbiased fixed point but is not
+    covered by the paper's theory (erratum E-S8).
 
-    Reference: Zehtabi et al., "Sporadic Gradient Tracking over Directed Graphs: A Theoretical Perspective on Decentralized
-    Federated Learning" (Spod-GT), eqs. (1)-(5).
+    Reference: Zehtabi et al., "Sporadic Gradient Tracking over Directed Graphs: A Theoretical
+    Perspective on Decentralized Federated Learning" (Spod-GT), eqs. (1)-(5).
 
     >>> import peerloom as pl
     >>> problem = pl.problems.Quadratic(A=[[[1.0]], [[3.0]], [[2.0]]], b=[[0.0], [6.0], [0.0]])
     >>> rule = pl.rules.SpodGT(lr=0.1)
-    >>> exp = pl.Experiment(graph=pl.graphs.directed_ring(3), problem=problem, algorithm=rule, rounds=300, dtype="float64")
+    >>> graph = pl.graphs.directed_ring(3)
+    >>> exp = pl.Experiment(graph, problem, rule, rounds=300, dtype="float64")
     >>> pl.simulate(exp).x.flatten().round(decimals=6).tolist()
     [1.0, 1.0, 1.0]
     """
@@ -112,9 +114,10 @@ SynchronousGT = preset(
     SpodGT,
     Card("Spod-GT", "x, y", "Spod-GT's own yardstick: everyone in every round"),
     plan=Plan(nodes="always", links="always"),
-    doc="""AB/Push-Pull as Spod-GT means it: its rule with every client and every link, in every round.
+    doc="""AB/Push-Pull as Spod-GT means it: every client and every link, in every round.
 
-    The step uses the mixed tracker, so that x <- A x - eta B y; `AB` and `PushPull` are the originals.
+    The step uses the mixed tracker, so that x <- A x - eta B y; `AB` and `PushPull` are the
+    originals.
     Reference: Spod-GT, section 5, baseline (a).
     """,
 )
@@ -148,9 +151,10 @@ SporadicKGT = preset(
 @rule("Spod-GT (its K-GT)", "x, y", "tracking on directed graphs with rare messages")
 @dataclass(frozen=True)
 class PeriodicGT:
-    """K-GT as Spod-GT means it: every client computes, all links fire in iterations 0, K, 2K, ...
+    """K-GT as Spod-GT means it: all compute, all links fire in iterations 0, K, 2K, ...
 
-    K is the mean of 1 / p_i over the clients, rounded up, unless it is given. The original K-GT corrects local steps.
+    K is the mean of 1 / p_i over the clients, rounded up, unless it is given. The original K-GT
+    corrects local steps.
     Reference: Spod-GT, section 5, baseline (c).
     """
 
@@ -184,5 +188,6 @@ def _check(rule: TracksSporadically) -> None:
         check_rate(rule)  # type: ignore[arg-type]  # no tuple, as just seen
     elif not rule.lr or not all(0 < eta < math.inf for eta in rule.lr):
         raise ConfigError(
-            f"{type(rule).__name__}.lr must be above 0 and finite for every client, found {rule.lr}."
+            f"{type(rule).__name__}.lr must be above 0 and finite for every client, "
+            f"found {rule.lr}."
         )

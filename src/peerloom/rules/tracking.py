@@ -1,4 +1,4 @@
-"""Gradient tracking with every client and every link: on undirected graphs, on directed ones, and by push-sum."""
+"""Gradient tracking with every client and every link, undirected and directed; push-sum."""
 
 from __future__ import annotations
 
@@ -100,11 +100,12 @@ class DSGT:
 @rule("Xin and Khan 2018", "x, y", "exact optima on directed graphs, with every link")
 @dataclass(frozen=True)
 class AB:
-    """AB: gradient tracking with a row-stochastic A for the models and a column-stochastic B for the trackers.
+    """AB: gradient tracking that pulls the models and pushes the trackers.
 
         x <- A x - alpha y          y <- B y + g(x) - g(old x)
 
-    The step takes the old tracker; tracker_in_step="mixed" takes B y, as Spod-GT does. Any strongly connected graph.
+    A row-stochastic, B column-stochastic. The step takes the old tracker; tracker_in_step="mixed"
+    takes B y, as Spod-GT does. Any strongly connected graph.
     Reference: Xin and Khan 2018; time-varying in Nedic et al. 2025.
     """
 
@@ -140,7 +141,8 @@ class PushPull:
         x <- R (x - alpha y)          y <- C y + g(x) - g(old x)
 
     R row-stochastic, C column-stochastic. Any strongly connected graph.
-    Reference: Pu, Shi, Xu and Nedic, "Push-Pull Gradient Methods for Distributed Optimization in Networks", 2021.
+    Reference: Pu, Shi, Xu and Nedic, "Push-Pull Gradient Methods for Distributed Optimization in
+    Networks", 2021.
     """
 
     lr: float | Rate
@@ -164,13 +166,14 @@ class PushPull:
 )
 @dataclass(frozen=True)
 class PushDIGing:
-    """Push-DIGing: gradient tracking with column-stochastic weights only; push-sum takes their bias out.
+    """Push-DIGing: gradient tracking with column-stochastic weights only, by push-sum.
 
         u <- C (u - alpha y)     w <- C w     x = u / w     y <- C y + g(x) - g(old x)
 
-    w starts as ones. A sender needs to know its out-degree and nothing else. Any strongly connected graph.
-    Reference: Nedic, Olshevsky and Shi, "Achieving Geometric Convergence for Distributed Optimization over Time-Varying
-    Graphs", 2017.
+    w starts as ones. A sender needs to know its out-degree and nothing else. Any strongly connected
+    graph.
+    Reference: Nedic, Olshevsky and Shi, "Achieving Geometric Convergence for Distributed
+    Optimization over Time-Varying Graphs", 2017.
     """
 
     lr: float | Rate
@@ -230,7 +233,8 @@ class SGP:
 class SubgradientPush:
     """Subgradient-push: SGP with a step size that shrinks, which is what makes it exact.
 
-    Reference: Nedic and Olshevsky, "Distributed Optimization over Time-Varying Directed Graphs", 2015.
+    Reference: Nedic and Olshevsky, "Distributed Optimization over Time-Varying Directed Graphs",
+    2015.
     """
 
     lr: Rate
@@ -242,5 +246,6 @@ class SubgradientPush:
     def __post_init__(self) -> None:
         if not isinstance(self.lr, Rate):
             raise ConfigError(
-                f"SubgradientPush.lr must be a rate that shrinks, such as InverseSqrt; found {self.lr}. Or use SGP."
+                "SubgradientPush.lr must be a rate that shrinks, such as InverseSqrt; "
+                f"found {self.lr}. Or use SGP."
             )

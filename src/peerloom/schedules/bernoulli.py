@@ -24,16 +24,19 @@ Ids = NDArray[np.int64]
 class Bernoulli:
     """v_i ~ Bernoulli(d_i), vhat_ij ~ Bernoulli(b_ij), all independent (DSpodFL, Spod-GT).
 
-    `nodes`: a probability, one per row [m], a law to draw them from, or the very activity, bool [rounds + 1, m].
-    `links`: a probability, an array [m, m] (receiver first), a law, or the very activity, bool [rounds + 1, m, m].
-    On undirected graphs both directions of a link share a coin and a probability; on directed ones each has its own.
+    `nodes`: a probability, one per row [m], a law to draw them from, or the activity itself, bool
+    [rounds + 1, m]. `links`: a probability, an array [m, m] (receiver first), a law, or the
+    activity itself, bool [rounds + 1, m, m]. On undirected graphs both directions of a link share a
+    coin and a probability; on directed ones each has its own.
 
-    Probabilities are clipped to at least `clip`, since their reciprocals are delays, which under most laws have no mean
-    without it; a 0 that you give yourself stays, and means never. `redraw` = N draws what follows a law anew every N
-    rounds. `seed` fixes the laws' draws apart from the run's seed.
+    Probabilities are clipped to at least `clip`: their reciprocals are delays, which have no mean
+    under most laws otherwise. A 0 that is given, not drawn, stays and means never. `redraw` = N
+    draws probabilities that follow a law anew every N rounds. `seed` fixes these draws
+    independently of the run's seed.
 
-    `compat` lets links fire as in DSpodFL's published code, to explain a published number: "or" tosses a coin at both ends
-    and takes either, "latch" leaves a link on for good once it has fired. Costs are reckoned with b_ij all the same.
+    `compat` lets links fire as in DSpodFL's published code, to explain a published number: "or"
+    tosses a coin at both ends and takes either, "latch" leaves a link on for good once it has
+    fired. Costs still use b_ij.
     """
 
     nodes: float | ArrayLike | Distribution = 1.0
@@ -58,7 +61,8 @@ class Bernoulli:
             table = np.asarray(given)
             if not (np.issubdtype(table.dtype, np.number) and ((table >= 0) & (table <= 1)).all()):
                 raise ConfigError(
-                    f"Bernoulli.{name} must be probabilities from 0 to 1, a law such as Beta, or bools; found {given!r}."
+                    f"Bernoulli.{name} must be probabilities from 0 to 1, a law such as Beta, "
+                    f"or bools; found {given!r}."
                 )
 
     def bind(self, network: Network, draws: Draws) -> BernoulliActivity:
@@ -66,7 +70,7 @@ class Bernoulli:
         return BernoulliActivity(self, network, draws)
 
     def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
-        """The probabilities; an activity that was written down is observed."""
+        """The probabilities; an activity given as bools is observed."""
         activity, fair = self.bind(network, draws), has_coins(self.nodes)
         coins = None
         if has_coins(self.links):
@@ -84,7 +88,7 @@ class Bernoulli:
 
 
 class BernoulliActivity:
-    """A Bernoulli schedule on a network: one set of coins for the rows, one for each layer of links."""
+    """A Bernoulli schedule on a network: coins for the rows, and for each layer of links."""
 
     def __init__(self, schedule: Bernoulli, network: Network, draws: Draws) -> None:
         rows = network.rows
@@ -126,15 +130,15 @@ class BernoulliActivity:
         return self._links[layer].able(t)
 
     def node_chance(self, t: int) -> Floats:
-        """How likely each client computes: d_i, and 0 where a 0 was given."""
+        """The probability that each client computes: d_i, and 0 where a 0 was given."""
         return self._nodes.chance(t)
 
     def link_chance(self, t: int, layer: str) -> Floats:
-        """How likely each link fires: b_ij, and 0 where a 0 was given."""
+        """The probability that each link fires: b_ij, and 0 where a 0 was given."""
         return self._links[layer].chance(t)
 
     def clipped(self) -> tuple[int, int]:
-        """How many rows, and how many links (both directions counted), the first probabilities were clipped for."""
+        """How many rows and (directed) links had their first probability clipped."""
         return self._nodes.clipped(0), sum(coins.clipped(0) for coins in self._links.values())
 
 
@@ -151,17 +155,10 @@ class Coins:
         compat: tuple[str, ...] = (),
     ) -> None:
         self._either, self._latch = "or" in compat, "latch" in compat
-        self._seen, self._on = (
-            0,
-            np.zeros(len(ids), bool),
-        )  # of a latch: the last round it was told of, and what it holds
-        self._stream, self._given, self._ids, self._schedule, self._draws = (
-            stream,
-            given,
-            ids,
-            schedule,
-            draws,
-        )
+        # Of a latch: the last round it has seen, and what is on after it.
+        self._seen, self._on = 0, np.zeros(len(ids), bool)
+        self._stream, self._given, self._ids = stream, given, ids
+        self._schedule, self._draws = schedule, draws
         self._epoch, self._raw, self._used = -1, np.empty(0), np.empty(0)
         self._law_seed = draws.seed if schedule.seed is None else schedule.seed
         if (
@@ -170,8 +167,8 @@ class Coins:
             and np.shape(given) not in ((), (len(ids),))
         ):
             raise ConfigError(
-                f"Bernoulli: {np.size(given)} probabilities were given for {len(ids)} rows, in shape {np.shape(given)}. "
-                f"Give one number, or [{len(ids)}]."
+                f"Bernoulli: {np.size(given)} probabilities were given for {len(ids)} rows, "
+                f"in shape {np.shape(given)}. Give one number, or [{len(ids)}]."
             )
 
     def flip(self, t: int) -> Bools:
@@ -182,7 +179,7 @@ class Coins:
         return self._draws(self._stream, t, self._ids)[:, 0] < self._tossed(t)
 
     def _latched(self, t: int) -> Bools:
-        """Whatever fell so far; told again from the start when asked for an earlier round."""
+        """On once fired; starts over when asked for an earlier round."""
         if t < self._seen:
             self._seen, self._on = 0, np.zeros(len(self._ids), bool)
         for earlier in range(self._seen + 1, t + 1):
@@ -191,7 +188,7 @@ class Coins:
         return self._on
 
     def chance(self, t: int) -> Floats:
-        """How likely each falls so that something happens in round t; 0 where a 0 was given."""
+        """The probability that each fires in round t; 0 where a 0 was given."""
         if not self._latch:
             return self._tossed(t)
         return np.asarray(
@@ -199,11 +196,11 @@ class Coins:
         )
 
     def _tossed(self, t: int) -> Floats:
-        """The same of one toss: once, or at both ends of a link with one falling right."""
+        """The probability of one toss: of one coin, or of either of two with "or"."""
         return 1 - (1 - self._drawn(t)) ** 2 if self._either else self._drawn(t)
 
     def able(self, t: int) -> Floats:
-        """The probabilities that costs are reckoned with: never below the clip."""
+        """The probabilities that delays are computed with: never below the clip."""
         return np.maximum(self._drawn(t), self._schedule.clip)
 
     def clipped(self, t: int) -> int:
@@ -212,9 +209,8 @@ class Coins:
 
     def _drawn(self, t: int) -> Floats:
         """The probabilities: clipped, but 0 where a 0 was given."""
-        epoch = (
-            max(t - 1, 0) // self._schedule.redraw if self._schedule.redraw else 0
-        )  # rounds count from 1
+        redraw = self._schedule.redraw
+        epoch = max(t - 1, 0) // redraw if redraw else 0  # rounds count from 1
         if epoch != self._epoch:
             self._epoch, clip = epoch, self._schedule.clip
             if isinstance(self._given, Distribution):
@@ -232,7 +228,7 @@ class Coins:
 
 
 def has_coins(given: Any) -> bool:
-    """Whether what was given are probabilities or a law, and not an activity that was written down."""
+    """Whether probabilities or a law were given, rather than the activity itself."""
     return isinstance(given, Distribution) or np.asarray(given).dtype != bool
 
 
@@ -241,7 +237,7 @@ def _bools(given: Any) -> NDArray[np.bool_] | None:
 
 
 def _of_links(given: Any, links: Links) -> Any:
-    """Probabilities [m, m] to one per link; both directions must agree where they share a coin."""
+    """Turn probabilities [m, m] into one per link; refuses two for one coin."""
     if isinstance(given, Distribution):
         return given
     table = np.asarray(given)
@@ -249,14 +245,16 @@ def _of_links(given: Any, links: Links) -> Any:
         return given
     if table.shape != (links.rows, links.rows):
         raise ConfigError(
-            f"Bernoulli.links has shape {table.shape}; give one number, or [{links.rows}, {links.rows}]."
+            f"Bernoulli.links has shape {table.shape}; give one number, "
+            f"or [{links.rows}, {links.rows}]."
         )
     one_coin = links.coin != links.dst * links.rows + links.src
     uneven = np.flatnonzero(one_coin & (table[links.dst, links.src] != table[links.src, links.dst]))
     if len(uneven):
         i, j = links.dst[uneven[0]], links.src[uneven[0]]
         raise ConfigError(
-            f"Bernoulli.links[{i}, {j}] is {table[i, j]}, but [{j}, {i}] is {table[j, i]}. On an undirected graph both "
-            "directions share one coin: make them equal, or use a directed graph."
+            f"Bernoulli.links[{i}, {j}] is {table[i, j]}, but [{j}, {i}] is {table[j, i]}. "
+            "On an undirected graph both directions share one coin: "
+            "make them equal, or use a directed graph."
         )
     return table[links.dst, links.src]

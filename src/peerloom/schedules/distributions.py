@@ -1,4 +1,4 @@
-"""Distributions that probabilities are drawn from: how able clients and links are."""
+"""Distributions that the probabilities of clients and links are drawn from."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Distribution(Protocol):
 
 @dataclass(frozen=True)
 class Beta:
-    """Beta(a, b). Below 1 both ends are likely: some clients nearly always able, some nearly never.
+    """Beta(a, b). With a, b < 1 most probabilities lie near 0 or near 1.
 
     >>> Beta(0.5, 0.5).sample(np.array([[0.25, 0.0]])).round(4).tolist()
     [0.1464]
@@ -82,7 +82,8 @@ class TruncatedNormal:
 
     def sample(self, u: Floats) -> Floats:
         """By the inverse of the distribution function."""
-        # In logarithms and in the lower tail: far from the mean, the distribution function itself is 0 or 1 to the last bit.
+        # In logarithms and in the lower tail: far from the mean, the distribution function itself
+        # rounds to 0 or 1.
         side = -1 if self.mean < 0.5 else 1
         low, high = (
             log_ndtr(end) for end in sorted(side * (end - self.mean) / self.std for end in (0, 1))
@@ -95,7 +96,7 @@ class TruncatedNormal:
 
 @dataclass(frozen=True)
 class BimodalTruncatedNormal:
-    """One of two truncated normals, with equal chance: DSpodFL's Figure 4b has means mu and 1 - mu."""
+    """One of two truncated normals, with equal chance (DSpodFL, Figure 4b: mu and 1 - mu)."""
 
     mean1: float
     mean2: float

@@ -1,4 +1,4 @@
-"""Schedules without coins: always, every T0 rounds, DFedAvg's cycle, or exactly what you say."""
+"""Schedules without coins: always, every T0 rounds, DFedAvg's cycle, an explicit table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 class FixedActivity:
-    """Who acts, as two functions of the round; how able rows and links are comes from `resources`, or is d = b = 1."""
+    """Who acts, as two functions of the round; d and b are those of `resources`, or 1."""
 
     def __init__(
         self,
@@ -61,10 +61,10 @@ class Always:
 
 @dataclass(frozen=True)
 class Every:
-    """Every row computes in every round; all links fire when the rounds before this one are a multiple of T0.
+    """Every row computes in every round; all links fire in rounds T0 + 1, 2 T0 + 1, ...
 
-    DEPOSITUM counts its steps from 0 and talks in steps T0, 2 T0, ...; its step t is our round t + 1, so the first round
-    never talks, not even for T0 = 1.
+    DEPOSITUM counts its steps from 0 and communicates in steps T0, 2 T0, ...; its step t is our
+    round t + 1, so no link fires in the first round, not even for T0 = 1.
     """
 
     T0: int = 1
@@ -84,7 +84,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Cycle:
-    """DFedAvg's cycle: D rounds in which all compute and no link fires, then one in which all links fire.
+    """DFedAvg's cycle: D rounds in which all compute, then one in which all links fire.
 
     The paper and its code give three readings (erratum E-D2), all of them here:
 
@@ -92,8 +92,9 @@ class Cycle:
         appendix P.3         sgd_while_aggregating=True: it computes as well         period D + 1
         main text            the same with period="D": talk in every D-th round      period D
 
-    `opens` puts the aggregating round first in each period: K-GT as Spod-GT means it talks in iterations 0, K, 2K, ...
-    Where D is None it is the mean of 1 / d_i over the rows of `resources`, rounded up, or down with rounding="floor".
+    `opens` puts the aggregating round first in each period: K-GT as Spod-GT means it talks in
+    iterations 0, K, 2K, ... Where D is None it is the mean of 1 / d_i over the rows of `resources`,
+    rounded up, or down with rounding="floor".
     """
 
     D: int | None = None
@@ -112,7 +113,8 @@ class Cycle:
             raise ConfigError(f"Cycle.period must be 'D+1' or 'D', found '{self.period}'.")
         if self.D is None and self.resources is None:
             raise ConfigError(
-                "Cycle has neither D nor resources to take it from. Give D, or a schedule such as Bernoulli."
+                "Cycle has neither D nor resources to take it from. "
+                "Give D, or a schedule such as Bernoulli."
             )
 
     @classmethod
@@ -123,7 +125,7 @@ class Cycle:
         )
 
     def local_rounds(self, resources: Activity | None) -> int:
-        """D."""
+        """D as given, or the rounded mean of 1 / d_i."""
         if self.D is not None or resources is None:
             return self.D or 1
         mean = float(np.mean(1 / resources.node_probability(0)))
@@ -149,7 +151,8 @@ class Cycle:
         period, resources = self._period(network, draws)
         if period == 1 and not self.sgd_while_aggregating:
             raise ConfigError(
-                'Cycle: with D = 1 and period="D" no round computes. Use sgd_while_aggregating or period="D+1".'
+                'Cycle: with D = 1 and period="D" no round computes. '
+                'Use sgd_while_aggregating or period="D+1".'
             )
 
         def aggregates(t: int) -> bool:
@@ -165,10 +168,12 @@ class Cycle:
 
 @dataclass(frozen=True, eq=False)
 class Explicit:
-    """Exactly what you say: nodes [rounds + 1, m] and links [rounds + 1, m, m], bool, indexed by round.
+    """Exactly what you say, round by round.
 
-    links[t, i, j] is whether j sends to i in round t. Entry 0 serves an algorithm's `init`. What is left out is always on.
-    The two directions of a link may differ, as when one message is lost; a symmetric rule then does not keep the mean.
+    nodes [rounds + 1, m] and links [rounds + 1, m, m] are bool, indexed by round: links[t, i, j] is
+    whether j sends to i in round t. Entry 0 serves an algorithm's `init`. What is
+    left out is always on. The two directions of a link may differ, as when one message is lost; a
+    symmetric rule then does not keep the mean.
     """
 
     nodes: ArrayLike | None = None
@@ -191,14 +196,15 @@ class Explicit:
 def recorded(
     what: str, given: ArrayLike | None, shape: tuple[int, ...]
 ) -> Callable[[int], Bools] | None:
-    """An activity that was written down, as a function of the round; None stays None."""
+    """An activity given as a table, as a function of the round; None stays None."""
     if given is None:
         return None
     table = np.asarray(given)
     if table.dtype != bool or table.ndim != len(shape) + 1 or table.shape[1:] != shape:
         wanted = ", ".join(map(str, shape))
         raise ConfigError(
-            f"{what} must be bool of shape [rounds + 1, {wanted}]; found {table.dtype} of {list(table.shape)}."
+            f"{what} must be bool of shape [rounds + 1, {wanted}]; "
+            f"found {table.dtype} of {list(table.shape)}."
         )
     return recorded_at(what, table)
 
@@ -223,7 +229,8 @@ def _when(
     talks: Callable[[int], bool],
     resources: Activity | None = None,
 ) -> FixedActivity:
-    """All rows when `computes`, all links when `talks`. The arrays are shared, so that mixing can see nothing changed."""
+    """All rows when `computes`, all links when `talks`."""
+    # The same arrays every round, so that a mixer sees by identity that nothing changed.
     rows = {flag: np.full(network.clients, flag) for flag in (False, True)}
     links = {
         name: {flag: np.full(len(layer), flag) for flag in (False, True)}

@@ -1,4 +1,4 @@
-"""A schedule of two levels: workers to hubs every tau rounds, hubs among each other every q tau."""
+"""The schedule of two levels of averaging: workers under hubs, hubs among each other."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ __all__ = ["HubRounds"]
 
 @dataclass(frozen=True, eq=False)
 class HubRounds:
-    """MLL-SGD's schedule: layers "up" and "down" fire in rounds tau, 2 tau, ..., "across" in rounds q tau, 2 q tau, ...
+    """MLL-SGD's schedule: hubs average workers every tau rounds, each other every q tau.
 
-    `nodes` is how often each worker computes, as in `Bernoulli`: a probability, one per worker, a law, or the very activity.
+    Layers "up" and "down" fire in rounds tau, 2 tau, ..., "across" in rounds q tau, 2 q tau, ...
+    `nodes` is how often each worker computes, as in `Bernoulli`: a probability, one per worker, a
+    law, or the activity itself.
     """
 
     tau: int
@@ -39,7 +41,8 @@ class HubRounds:
         """Coins for the workers, fixed periods for the layers."""
         if set(network.layers) != {"up", "across", "down"}:
             raise ConfigError(
-                f"HubRounds is for graphs with hubs, but '{network.name}' has {', '.join(network.layers)}."
+                f"HubRounds is for graphs with hubs, "
+                f"but '{network.name}' has {', '.join(network.layers)}."
             )
 
         def fires(t: int, layer: str) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Probabilities that nobody writes down: peers measure how fast they compute and send, and the fastest has probability 1."""
+"""Probabilities that peers measure: how fast each computes and sends."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ __all__ = ["NOTHING_TO_MEASURE", "Measured", "from_seconds", "is_measured", "wit
 Floats = NDArray[np.float64]
 
 NOTHING_TO_MEASURE = (
-    "resources = 'measured': in one process there is nothing to measure. Run the file between peers (`peerloom up` or "
-    "`peerloom peer start`), let schedule Replay repeat such a run, or give probabilities, as in Bernoulli."
+    "resources = 'measured': in one process there is nothing to measure. "
+    "Run the file between peers (`peerloom up` or `peerloom peer start`), "
+    "let schedule Replay repeat such a run, or give probabilities, as in Bernoulli."
 )
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Coins as `Bernoulli`'s, whose probabilities peers measure before the first round (DSpodFL, Spod-GT).
+    """`Bernoulli` with probabilities that peers measure before the first round.
 
         d_i = (least seconds per gradient) / (seconds per gradient of client i)
         b_ij = (least seconds per message) / (seconds per message of the link)
 
-    so that the fastest client and the fastest link act in every round, and the others as often as they can keep up.
-    Where both directions of a link share a coin the slower one counts. `resources = "measured"` in a file means this.
+    so that the fastest client and the fastest link act in every round, and the others as often as
+    they can keep up. Where both directions of a link share a coin the slower one counts. `resources
+    = "measured"` in a file means this.
 
-    In one process there is nothing to measure, so the simulator refuses it, but for a `Replay` of a run that measured.
+    In one process there is nothing to measure, so the simulator refuses it, but for a `Replay` of a
+    run that measured.
     """
 
     def bind(self, network: Network, draws: Draws) -> NoReturn:
@@ -41,7 +44,7 @@ class Measured:
 
 
 def from_seconds(network: Network, gradient: Floats, message: Mapping[str, Floats]) -> Bernoulli:
-    """What `Measured` means once the seconds are known: one per client, and by layer one per link in the network's order."""
+    """Turn measured seconds, one per client and by layer one per link, into probabilities."""
     slower = {name: _of_coins(message[name], links.coin) for name, links in network.layers.items()}
     least = min((float(seconds.min()) for seconds in slower.values() if len(seconds)), default=1.0)
     table = np.zeros((network.rows, network.rows))
@@ -51,14 +54,14 @@ def from_seconds(network: Network, gradient: Floats, message: Mapping[str, Float
 
 
 def is_measured(schedule: Any) -> bool:
-    """Whether a schedule, or a part of it, waits to be measured."""
+    """Whether a schedule, or a part of it, is `Measured`."""
     return isinstance(schedule, Measured) or any(
         is_measured(value) for value in _parts(schedule).values()
     )
 
 
 def with_measured(schedule: Schedule, found: Schedule) -> Schedule:
-    """The schedule with what was found in the place of every `Measured`, also within `Split` and `Cycle`."""
+    """Replace every `Measured`, also within `Split` and `Cycle`, by what was found."""
     if isinstance(schedule, Measured):
         return found
     changed = {

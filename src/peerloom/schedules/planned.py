@@ -13,7 +13,7 @@ __all__ = ["planned"]
 
 
 def planned(schedule: Schedule, plan: Plan, resources: Schedule | None = None) -> Schedule:
-    """The schedule that runs, when a rule with this plan is given this one, on these resources."""
+    """Return the schedule that runs when a rule with this plan is given this one."""
     free = isinstance(schedule, Always) or (
         isinstance(schedule, Bernoulli) and has_coins(schedule.nodes) and has_coins(schedule.links)
     )

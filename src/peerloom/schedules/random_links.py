@@ -1,4 +1,4 @@
-"""Schedules in which chance, or the clock, picks the links of a round: one pair, random receivers, one hop at a time."""
+"""Schedules that pick some links per round: one pair, one node, one hop, random receivers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _ALL = np.zeros(1, np.int64)  # the id of a draw that belongs to no row
 
 @dataclass(frozen=True)
 class OneEdge:
-    """Exactly one link, drawn uniformly, fires in each round, in both directions where they share a coin (Boyd et al.)."""
+    """Exactly one link, drawn uniformly, fires in each round (Boyd et al.).
+
+    It fires in both directions where these share a coin.
+    """
 
     def bind(self, network: Network, draws: Draws) -> FixedActivity:
         """One coin number per round."""
@@ -28,11 +31,9 @@ class OneEdge:
 
         def fires(t: int, layer: str) -> Bools:
             links, known = network.layers[layer], coins[layer]
-            chosen = (
-                known[int(draws(f"one edge/{layer}", t, _ALL)[0, 0] * len(known))]
-                if len(known)
-                else -1
-            )
+            if not len(known):
+                return np.zeros(0, bool)
+            chosen = known[int(draws(f"one edge/{layer}", t, _ALL)[0, 0] * len(known))]
             return np.asarray(links.coin == chosen)
 
         return _computing_always(network, fires)
@@ -54,9 +55,10 @@ class OneEdge:
 
 @dataclass(frozen=True)
 class OneNode:
-    """One node, drawn uniformly, wakes in each round and sends along each of its links with probability `links`.
+    """One node, drawn uniformly, wakes and sends in each round.
 
-    For `GossipPushPull`, whose receivers compute whatever the schedule says of them.
+    It sends along each of its links with probability `links`. For `GossipPushPull`, whose receivers
+    compute whatever the schedule says of them.
     """
 
     links: float = 1.0
@@ -79,9 +81,10 @@ class OneNode:
 
 @dataclass(frozen=True)
 class OnePeer:
-    """The one-peer exponential graph: in round t, client i sends to i + 2^((t - 1) mod tau) only, tau the number of hops.
+    """The one-peer exponential graph: one hop per round, in turn.
 
-    For the graph `exponential`, which is the union of these.
+    In round t client i sends to i + 2^((t - 1) mod tau) only, with tau the number of hops. For the
+    graph `exponential`, which is the union of these.
     """
 
     def bind(self, network: Network, draws: Draws) -> FixedActivity:
@@ -94,7 +97,8 @@ class OnePeer:
             live = (links.dst - links.src) % links.rows == hop % links.rows
             if live.sum() != links.rows:
                 raise ConfigError(
-                    f"OnePeer needs every link i -> i + {hop}, which '{network.name}' lacks. Use 'exponential'."
+                    f"OnePeer needs every link i -> i + {hop}, which '{network.name}' lacks. "
+                    "Use 'exponential'."
                 )
             return np.asarray(live)
 
@@ -103,10 +107,11 @@ class OnePeer:
 
 @dataclass(frozen=True)
 class Epidemic:
-    """Every client sends to `s` others, drawn anew in each round (Epidemic Learning); for the graph `complete`.
+    """Every client sends to `s` random others in each round (Epidemic Learning).
 
-    By default each draws for itself (EL-Local), so some hear many and some nobody; with `oracle` everyone also hears exactly
-    s (EL-Oracle): a random numbering of the clients, of whom each sends to those a random s places further on.
+    By default each sender draws independently (EL-Local), so some clients receive many messages and
+    some none. With `oracle` everyone also receives exactly s (EL-Oracle): clients are numbered at
+    random, and each sends to those that come s random shifts after it. For the graph `complete`.
     """
 
     s: int
@@ -121,16 +126,17 @@ class Epidemic:
         for links in network.layers.values():
             if len(links) != links.rows * (links.rows - 1):
                 raise ConfigError(
-                    f"Epidemic sends from anyone to anyone, but '{network.name}' has not all links. Use 'complete'."
+                    "Epidemic sends from anyone to anyone, "
+                    f"but '{network.name}' has not all links. Use 'complete'."
                 )
             if self.s >= links.rows:
                 raise ConfigError(
                     f"Epidemic.s must be below the number of clients, {links.rows}; found {self.s}."
                 )
-        pick = self._regular if self.oracle else self._own
+        pick = self._regular if self.oracle else self._independent
         return _computing_always(network, lambda t, layer: pick(t, network.layers[layer], draws))
 
-    def _own(self, t: int, links: Links, draws: Draws) -> Bools:
+    def _independent(self, t: int, links: Links, draws: Draws) -> Bools:
         u = draws("epidemic", t, links.dst * links.rows + links.src)[:, 0]
         table = np.full((links.rows, links.rows), 2.0)  # by sender; nobody sends to itself
         table[links.src, links.dst] = u

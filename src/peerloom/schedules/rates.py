@@ -1,4 +1,4 @@
-"""How often links fire and clients compute: what a schedule says of itself, or what its first rounds show."""
+"""How often links fire and clients compute, as a schedule states it or as observed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Ids = NDArray[np.int64]
 
 
 class Span(NamedTuple):
-    """Of which rounds rates are asked for."""
+    """The rounds that rates are asked for."""
 
     start: int = 1  # the round whose probabilities count, where they are drawn anew
     observed: int = 200  # first rounds to look at, where a schedule cannot be put in numbers
@@ -74,14 +74,14 @@ class ActivityRates:
 
 @runtime_checkable
 class HasRates(Protocol):
-    """A schedule that knows its rates. Schedules of your own may; theory then need not observe."""
+    """A schedule that states its rates, so that they need not be observed. Optional."""
 
     def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
         """The rates on this network, with these draws."""
 
 
 def rates_of(schedule: Schedule, network: Network, draws: Draws, span: Span) -> ActivityRates:
-    """What a schedule says of its rates; of one that does not know them, those of its first rounds."""
+    """The rates that a schedule states; where it does not, those of its first rounds."""
     if isinstance(schedule, HasRates):
         return schedule.rates(network, draws, span)
     activity = schedule.bind(network, draws)
@@ -97,7 +97,10 @@ def rates_of(schedule: Schedule, network: Network, draws: Draws, span: Span) -> 
 def all_together(
     network: Network, period: dict[str, int], nodes: Floats | None = None
 ) -> ActivityRates:
-    """All links of a layer fire together, every `period` rounds; all clients compute, or as often as `nodes` says."""
+    """Rates where a layer's links fire together, every `period` rounds.
+
+    All clients compute in every round, unless `nodes` says how often.
+    """
     ones = {name: np.ones(len(links)) for name, links in network.layers.items()}
     links = {name: values / period[name] for name, values in ones.items()}
     return ActivityRates(

@@ -1,4 +1,4 @@
-"""What fired in a run, written down, and schedules that let it fire again."""
+"""A record of what fired in a run, and the schedule that repeats it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Packed = NDArray[np.uint8]
 class Record:
     """Who computed and which links carried something, round by round from 0 on.
 
-    Links are in the order of the network, whose ends the record keeps too, so that a replay on another graph is refused.
-    `measured`: the resources, where the run had measured them.
+    Links are in the order of the network, whose ends the record keeps too, so that a replay on
+    another graph is refused. `measured`: the resources, where the run had measured them.
     """
 
     def __init__(self, network: Network, measured: Activity | None = None) -> None:
@@ -43,7 +43,7 @@ class Record:
 
     @classmethod
     def of(cls, network: Network, activity: Activity, rounds: int) -> Record:
-        """Rounds 0 to `rounds` of a run that followed its schedule to the letter."""
+        """Rounds 0 to `rounds` of a run that followed its schedule exactly."""
         record = cls(network)
         for t in range(rounds + 1):
             record.note(
@@ -67,30 +67,34 @@ class Record:
 
 @dataclass(frozen=True)
 class Replay:
-    """What fired in a recorded run, fires again: `run` is the folder of a run, or the record itself (fired.npz).
+    """Repeat what fired in a recorded run.
 
-    `peerloom run FILE --record` makes one. The graph must be that of the run. Resources are those that the run measured, or
-    else d = b = 1: give the run's own schedule as `resources` where delays are to be compared.
+    `run` is the folder of a run, or its record (fired.npz). `peerloom run FILE --record` makes one.
+    The graph must be that of the run. Resources are those that the run measured, or else d = b = 1:
+    give the run's own schedule as `resources` where delays are to be compared.
     """
 
     run: str
 
     def bind(self, network: Network, draws: Draws) -> FixedActivity:
         """Look-ups by round."""
-        place = Path(self.run)
-        path = place / "fired.npz" if place.is_dir() else place
+        path = Path(self.run)
+        if path.is_dir():
+            path = path / "fired.npz"
         try:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 tables = {name: file[name] for name in file.files}
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise DataError(
-                f"{path} holds no record of a run ({error}). `peerloom run FILE --record` makes one."
+                f"{path} holds no record of a run ({error}). "
+                "`peerloom run FILE --record` makes one."
             ) from error
         for name, links in network.layers.items():
             ends = np.stack([links.src, links.dst])
             if f"ends/{name}" not in tables or not np.array_equal(tables[f"ends/{name}"], ends):
                 raise ConfigError(
-                    f"{path} is the record of a run on another graph than '{network.name}'. Use the run's own."
+                    f"{path} is the record of a run on another graph than '{network.name}'. "
+                    "Use the run's own."
                 )
         nodes = recorded_at("Replay.nodes", _opened(tables["nodes"], network.clients))
         links_at = {

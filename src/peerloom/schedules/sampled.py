@@ -1,4 +1,4 @@
-"""Receivers that ask some of their neighbours now and then, and schedules put together from two."""
+"""Receivers that ask some neighbours now and then, and a schedule made of two."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """Every kappa_i rounds client i hears max(1, ceil(fraction |N_i|)) of its neighbours, drawn anew each time (PaME).
+    """Every kappa_i rounds client i receives from some random neighbours (PaME).
 
-    `kappa` is one period for all or one for each client; with `upto`, each client draws its own from kappa to upto. In the
-    first round everyone hears, as in PaME's iteration 0. Every client computes in every round; `Split` changes that.
+    It hears max(1, ceil(fraction |N_i|)) of them, drawn anew each time.
+    `kappa` is one period for all or one for each client; with `upto`, each client draws its own
+    from kappa to upto. In the first round everyone hears, as in PaME's iteration 0. Every client
+    computes in every round; `Split` changes that.
     """
 
     kappa: int | ArrayLike = 1
@@ -41,7 +43,8 @@ class Sampled:
             )
         if self.upto is not None and (periods.ndim or self.upto < periods):
             raise ConfigError(
-                f"Sampled.upto must be at least kappa, one number; found {self.upto} for {self.kappa!r}."
+                "Sampled.upto must be at least kappa, one number; "
+                f"found {self.upto} for {self.kappa!r}."
             )
 
     def periods(self, rows: int, draws: Draws) -> NDArray[np.int64]:
@@ -51,7 +54,8 @@ class Sampled:
             return np.asarray(self.kappa + np.floor(u * (self.upto - self.kappa + 1)), np.int64)  # type: ignore[operator]
         if np.ndim(self.kappa) and np.shape(self.kappa) != (rows,):
             raise ConfigError(
-                f"Sampled.kappa has shape {np.shape(self.kappa)} for {rows} clients. Give one for each."
+                f"Sampled.kappa has shape {np.shape(self.kappa)} for {rows} clients. "
+                "Give one for each."
             )
         return np.broadcast_to(np.asarray(self.kappa, np.int64), rows)
 
@@ -97,7 +101,7 @@ class Sampled:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Who computes from one schedule, which links fire from another: PaME with sporadic clients, say."""
+    """Clients by one schedule, links by another, such as PaME with sporadic clients."""
 
     nodes: Schedule = field(default_factory=Always)
     links: Schedule = field(default_factory=Always)

@@ -1,4 +1,4 @@
-"""Time slots in which whoever is done waits for the slowest."""
+"""Time slots in which workers that are done wait for the slowest."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """A round is a time slot in which worker i finishes a gradient with probability p_i (MLL-SGD, figure 6).
+    """Time slots in which hubs wait for their slowest worker (MLL-SGD, figure 6).
 
-    A worker that has finished `tau` gradients waits. When all workers of a hub have, the hub averages them in the same slot,
-    and they begin anew; before every q-th average a hub waits for all others, and then they average among each other too. So
-    Local SGD and HL-SGD take as many slots as their slowest worker needs, where MLL-SGD under `HubRounds` goes on.
+    In each slot worker i finishes a gradient with probability p_i. A worker that has finished `tau`
+    gradients waits. When all workers of a hub have, the hub averages them in the same slot, and
+    they begin anew; before every q-th average a hub waits for all others, and then they average
+    among each other too. So Local SGD and HL-SGD take as many slots as their slowest worker needs,
+    where MLL-SGD under `HubRounds` goes on.
 
-    `nodes` are the p_i, as in `HubRounds`; equal coins fall in both, so that the two can be compared slot by slot.
+    `nodes` are the p_i, as in `HubRounds`; equal coins fall in both, so that the two can be
+    compared slot by slot.
     """
 
     tau: int
@@ -41,14 +44,14 @@ class Waiting:
         """The coins say who could finish; the rest follows from the slots before."""
         if set(network.layers) != {"up", "across", "down"}:
             raise ConfigError(
-                f"Waiting is for graphs with hubs, but '{network.name}' has {', '.join(network.layers)}."
+                f"Waiting is for graphs with hubs, "
+                f"but '{network.name}' has {', '.join(network.layers)}."
             )
         coins = Bernoulli(nodes=self.nodes).bind(network, draws)
         story = _Story(network, coins, self.tau, self.q)
 
-        def fires(
-            t: int, layer: str
-        ) -> Bools:  # hubs that average hear their workers and answer them
+        def fires(t: int, layer: str) -> Bools:
+            # Hubs that average hear their workers and answer them.
             links, (_, hubs, top) = network.layers[layer], story.at(t)
             if layer == "across":
                 return np.full(len(links), top)
@@ -58,7 +61,7 @@ class Waiting:
 
 
 class _Story:
-    """What happened in every slot so far, told on as far as it is asked for: a pure function of the coins."""
+    """What happened in every slot so far, extended on demand: a pure function of the coins."""
 
     def __init__(self, network: Network, coins: Activity, tau: int, q: int) -> None:
         self._coins, self._tau, self._q = coins, tau, q
@@ -69,12 +72,10 @@ class _Story:
         self._done = np.zeros(network.clients, np.int64)  # gradients of the current period
         self._averages = np.zeros(network.hubs, np.int64)  # of the current top period
         nobody, none = np.zeros(network.clients, bool), np.zeros(network.hubs, bool)
-        self._slots: list[tuple[Bools, Bools, bool]] = [
-            (nobody, none, False)
-        ]  # who computed, which hubs averaged, the top
+        self._slots: list[tuple[Bools, Bools, bool]] = [(nobody, none, False)]
 
     def at(self, t: int) -> tuple[Bools, Bools, bool]:
-        """Who computes in slot t, which hubs average their workers, and whether the hubs average among each other."""
+        """In slot t: who computes, which hubs average workers, whether hubs average among them."""
         while len(self._slots) <= t:
             self._slots.append(self._next(len(self._slots)))
         return self._slots[t]
