@@ -1,4 +1,4 @@
-"""What each public data set consists of: facts only, with the sums that its contents must have."""
+"""What each public data set consists of, with the checksums of its contents."""
 
 from __future__ import annotations
 

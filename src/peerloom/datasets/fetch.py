@@ -1,4 +1,4 @@
-"""Fetching a data set on request: resumable, checked, and never half done under its final name."""
+"""Fetching a data set on request: resumable, checked, complete under its final name."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from .formats import HEADER, check, parse, read_item
 
 __all__ = ["Progress", "fetch"]
 
-Progress = Callable[
-    [str, int, int | None], None
-]  # the file, bytes so far, bytes in all where known
+# Called with the file, bytes so far, bytes in all where known.
+Progress = Callable[[str, int, int | None], None]
 
 _ATTEMPTS = 4  # per address, each going on where the last one broke off
 _BLOCK = 1 << 16
@@ -104,7 +103,7 @@ def _content(item: Item, part: Path, name: str) -> bytes:
 
 
 def _read(file: IO[bytes], name: str, item: Item) -> bytes:
-    """Read a file, unpacked where its name says so; never more bytes than the item should have."""
+    """Read a file, unpacked where its name says so, up to the size of the item."""
     most = item.size + HEADER
     if not name.endswith(".gz"):
         return file.read(most)
@@ -171,9 +170,8 @@ def _go_on(url: str, part: Path, progress: Callable[[int, int | None], None]) ->
     try:
         answer = urlopen(request, timeout=_TIMEOUT)  # noqa: S310
     except HTTPError as error:
-        if (
-            error.code == 416 and have
-        ):  # nothing beyond what is here: the check of the content decides
+        # Nothing beyond what is here: the check of the content decides.
+        if error.code == 416 and have:
             error.close()
             return
         raise

@@ -1,4 +1,4 @@
-"""From a file to the numbers in it, checked against the sum that the catalogue knows."""
+"""From a file to the numbers in it, checked against the catalogue's checksum."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check(item: Item, content: NDArray[Any], where: str) -> NDArray[Any]:
 
 
 def parse(file: str, content: NDArray[np.uint8]) -> NDArray[Any]:
-    """The numbers in the bytes of a file, by the format that its name says; the bytes of a text."""
+    """The numbers in a file's bytes, in the format that its name says; a text as it is."""
     if "-idx" in file:
         return _idx(content)
     if file.endswith(".bin"):

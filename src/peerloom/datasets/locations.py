@@ -62,7 +62,7 @@ def locate(
     for name, base in [("path", Path(path).expanduser())] if path is not None else locations():
         folders = [base / folder for folder in source.folders]
         if name == "path":
-            folders.insert(0, base)  # the very folder that was named
+            folders.insert(0, base)  # the folder that was named, itself
         files = {item.file: _file(item, base, folders) for item in wanted}
         found = {item: file for item, file in files.items() if file is not None}
         if len(found) == len(wanted):

@@ -30,8 +30,8 @@ def hubs(
         across  hub d    <- sum_j H[j, d] z_j over its neighbours and itself
         down    worker i <- its hub's model
 
-    `weights` are the w_i, one per worker, such as data sizes; equal where they are left out.
-    H[j, d] is hub j's weight in hub d's new model: columns sum to one, and H[i, j] b_j = H[j, i] b_i
+    `weights` are the w_i, one per worker, such as data sizes; equal where they are left out. H[j,
+    d] is hub j's weight in hub d's new model: columns sum to one, and H[i, j] b_j = H[j, i] b_i
     with b the hubs' shares of all weight. By default it is `diffusion` on hub_graph, of which only
     the shape is used. `compat` averages as the authors' code does: `in_place`.
     """
@@ -49,12 +49,7 @@ def hubs(
     home = np.repeat(np.arange(count), workers)
     heft = np.bincount(home, w)
     b = heft / w.sum()
-    if compat and H is not None:
-        raise ConfigError("hubs: compat has its own weights between hubs. Leave H out.")
-    if H is not None:
-        matrix = _checked(np.asarray(H, np.float64), b)
-    else:
-        matrix = in_place(hub_graph, b) if compat else diffusion(hub_graph, b)
+    matrix = _between(hub_graph, b, H, compat)
     everyone, rows = np.arange(total), total + count
     j, d = np.nonzero(matrix * (1 - np.eye(count)))
     layers = {
@@ -76,6 +71,15 @@ def hubs(
     }
     where = None if hub_graph.positions is None else _around(hub_graph.positions, home)
     return Network(rows, layers, "hubs", True, where, recipe, hubs=count)
+
+
+def _between(hub_graph: Network, b: Floats, H: ArrayLike | None, compat: bool) -> Floats:
+    """The weights between hubs: those given, or those made from the graph."""
+    if H is None:
+        return in_place(hub_graph, b) if compat else diffusion(hub_graph, b)
+    if compat:
+        raise ConfigError("hubs: compat has its own weights between hubs. Leave H out.")
+    return _checked(np.asarray(H, np.float64), b)
 
 
 def diffusion(hub_graph: Network, b: Floats) -> Floats:

@@ -82,6 +82,10 @@ class Classification:
                 f"Classification.strategy '{self.strategy}': "
                 f"{nearest(self.strategy, ['auto', *STRATEGIES])}"
             )
+        self._check_data()
+
+    def _check_data(self) -> None:
+        """Refuse data that do not go with the loss, the partition or the outputs."""
         if not self.data.classes and self.loss_name != "squared":
             raise ConfigError(
                 f"Data '{self.data.name}' have real targets, but the loss is '{self.loss_name}'. "
@@ -92,7 +96,6 @@ class Classification:
                 f"The logistic loss needs labels 0 and 1, but '{self.data.name}' has "
                 f"{self.data.classes} classes."
             )
-
         if self.data.of_site and self.partition != IID():
             raise ConfigError(
                 "Classification.partition: every site brings its own samples, so there is nothing "

@@ -26,7 +26,7 @@ Norm = Literal["group", "batch"]
 
 @dataclass(frozen=True)
 class CNN:
-    """DEPOSITUM's network: two 3 x 3 convolutions (16, 32) with pooling, then 128 hidden units.
+    """DEPOSITUM's network: two 3 x 3 convolutions (16, 32), pooling, 128 hidden units.
 
     Its parameter counts (268,362 on grey images) need an 8 x 8 map before the dense layers, hence
     images are zero-padded to 32 x 32.
@@ -48,7 +48,7 @@ class CNN:
 
 @dataclass(frozen=True)
 class MLLCNN:
-    """MLL-SGD's network: two 5 x 5 convolutions (10, 20) with pooling, then 100 hidden units.
+    """MLL-SGD's network: two 5 x 5 convolutions (10, 20), pooling, 100 hidden units.
 
     With 62 outputs, as its authors ran it on grey 28 x 28 images, 109,642 parameters:
     `Classification(..., outputs=62)`.
@@ -92,10 +92,10 @@ class LeNet:
 
 @dataclass(frozen=True)
 class ResNet18:
-    """ResNet-18 with the stem for large images (7 x 7, stride 2, pooling), as DEPOSITUM counts it.
+    """ResNet-18 with the stem for large images, as DEPOSITUM counts it.
 
-    11,181,642 parameters for ten classes of colour images, 11,175,370 of grey ones, 11,689,512 with
-    1000 outputs.
+    The stem is 7 x 7, stride 2, pooling. 11,181,642 parameters for ten classes of colour images,
+    11,175,370 of grey ones, 11,689,512 with 1000 outputs.
     """
 
     norm: Norm = "group"
@@ -122,10 +122,9 @@ class ResNet18:
 class CifarResNet:
     """The ResNet for small images: 3 stages of 16, 32 and 64 channels.
 
-    Depth 20, 32, 44, ... is 6k + 2.
-
-    Depth 20 has 269,722 parameters for ten classes of colour images with shortcuts that subsample
-    and pad with zeros, and 272,474 with projections by 1 x 1 convolutions.
+    The depth is 6k + 2: 20, 32, 44, ... Depth 20 has 269,722 parameters for ten classes of colour
+    images with shortcuts that subsample and pad with zeros, and 272,474 with projections by 1 x 1
+    convolutions.
     """
 
     depth: int = 20
@@ -154,10 +153,9 @@ class CifarResNet:
 class VGG11:
     """VGG-11: eight 3 x 3 convolutions, then dense layers.
 
-    `head="small"` has one dense layer, `head="imagenet"` the original three.
-
-    9,225,610 parameters for ten classes of colour images; 132,863,336 with the original head and
-    1000 outputs, which needs dropout and half a gigabyte per client.
+    `head="small"` has one dense layer, `head="imagenet"` the original three. 9,225,610 parameters
+    for ten classes of colour images; 132,863,336 with the original head and 1000 outputs, which
+    needs dropout and half a gigabyte per client.
     """
 
     # 0 is pooling

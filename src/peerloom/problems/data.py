@@ -1,4 +1,4 @@
-"""Data sets: samples, labels, a held-out part; your own arrays, and one set that needs no files."""
+"""Data sets: samples, labels, a held-out part; your own arrays, and the digits."""
 
 from __future__ import annotations
 
@@ -124,9 +124,9 @@ class Dataset:
 
 
 def loaded_once(load: Callable[P, Dataset]) -> Callable[P, Dataset]:
-    """Give the same object for the same arguments as long as someone uses it.
+    """Return the same object for the same arguments while it is in use.
 
-    Many experiments, one copy in memory.
+    So many experiments share one copy in memory.
     """
     alive: WeakValueDictionary[object, Dataset] = WeakValueDictionary()
 
@@ -144,13 +144,11 @@ def loaded_once(load: Callable[P, Dataset]) -> Callable[P, Dataset]:
 
 
 def digits(test: float = 0.2) -> Dataset:
-    """Hand-written digits of 13 people.
+    """Hand-written digits: 1,797 images of 8 x 8, ten classes, pixels scaled to [0, 1].
 
-    1,797 images of 8 x 8, ten classes, pixels scaled to [0, 1].
-
-    Every fifth image (for test = 0.2) is held out, class by class, so the split is the same
-    everywhere. They come with Peerloom: `digits.txt` beside this file says from whom, and under
-    which licence.
+    13 people wrote them. Every fifth image (for test = 0.2) is held out, class by class, so the
+    split is the same everywhere. They come with Peerloom: `digits.txt` beside this file says from
+    whom, and under which licence.
     """
     if not 0 < test < 1:
         raise ConfigError(f"digits.test is the share held out, above 0 and below 1; found {test}.")

@@ -1,6 +1,7 @@
-"""Public data sets of images, read from files on this machine; `peerloom data get` fetches them.
+"""Public data sets of images, read from files on this machine.
 
-Pixels become one float32 array [samples, channels, height, width], held once for all clients.
+`peerloom data get` fetches them. Pixels become one float32 array [samples, channels, height,
+width], held once for all clients.
 """
 
 from __future__ import annotations
@@ -73,10 +74,8 @@ def mnist_writers(
 ) -> Dataset:
     """MNIST's digits, owned by the 539 people who wrote the training part.
 
-    For the partition Natural.
-
-    `writers` keeps those of the first so many people, in the order of QMNIST's numbers. Nobody of
-    them wrote any of the 10,000 test digits. scale and path as for fashion_mnist.
+    For the partition Natural. `writers` keeps the first so many people, in the order of QMNIST's
+    numbers. None of them wrote any of the 10,000 test digits. scale and path as for fashion_mnist.
     """
     data = mnist(scale, path=path)
     (columns,) = read("mnist-writers", path).values()

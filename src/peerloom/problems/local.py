@@ -29,9 +29,8 @@ class LocalClassification:
     The data themselves are held once, whatever the number of rows.
     """
 
-    _CALIBRATION_SIZE = (
-        256  # samples of each client that batch norm takes its statistics from at evaluation
-    )
+    # Samples of each client that batch norm takes its statistics from at evaluation.
+    _CALIBRATION_SIZE = 256
 
     def __init__(self, problem: Classification, place: Placement, draws: Draws) -> None:
         self._problem, self._place, self._draws = problem, place, draws

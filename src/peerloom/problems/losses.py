@@ -38,14 +38,13 @@ def _cross_entropy_slope(s: Tensor, y: Tensor) -> Tensor:
 
 
 def _hinge(s: Tensor, y: Tensor) -> Tensor:
-    return (_margins(s, y).clamp_min(0).sum(dim=-1) - 1) / s.shape[
-        -1
-    ]  # the own class contributes max(0, 1) = 1
+    # The sample's own class contributes max(0, 1) = 1.
+    return (_margins(s, y).clamp_min(0).sum(dim=-1) - 1) / s.shape[-1]
 
 
 def _hinge_slope(s: Tensor, y: Tensor) -> Tensor:
     violated = (_margins(s, y) > 0).to(s.dtype)
-    # the own class among them, whose slope is then minus the others
+    # The sample's own class is among them; its slope is minus the number of the others.
     count = violated.sum(dim=-1, keepdim=True)
     return violated.scatter_(-1, y.unsqueeze(-1), 1 - count).div_(s.shape[-1])
 

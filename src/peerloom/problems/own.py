@@ -33,26 +33,13 @@ def own(
 ) -> Dataset:
     """A place for samples that each site brings with `peerloom peer start --data`.
 
-    It cannot be simulated.
-
-    `features` is their number, their shape, or the names of a CSV's columns in the order of the
-    model's inputs; `classes` is 0 where labels are real numbers; `label` names the label's column.
-    Numbers of files become (number - neutral) / scale, and a missing one the neutral value. Files
-    without a test part hold out the share `test`, by draws that depend on the number of samples
-    alone.
+    It cannot be simulated. `features` is their number, their shape, or the names of a CSV's columns
+    in the order of the model's inputs; `classes` is 0 where labels are real numbers; `label` names
+    the label's column. Numbers of files become (number - neutral) / scale, and a missing one the
+    neutral value. Files without a test part hold out the share `test`, by draws that depend on the
+    number of samples alone.
     """
-    names = (
-        [name for name in features if isinstance(name, str)] if isinstance(features, tuple) else []
-    )
-    shape = (features,) if isinstance(features, int) else (len(names),) if names else features
-    if (
-        not shape
-        or any(not isinstance(size, int) or size < 1 for size in shape)
-        or len(set(names)) < len(names)
-    ):
-        raise ConfigError(
-            f"own.features is a number, a shape, or a list of different names; found {features!r}."
-        )
+    shape, names = _features(features)
     if classes < 0 or classes == 1:
         raise ConfigError(f"own.classes is 2 at least, or 0 for real targets; found {classes}.")
     if not 0 <= test < 1:
@@ -73,15 +60,26 @@ def own(
         "test": test,
     }
     y = np.zeros(0, np.int64 if classes else np.float64)
-    facts = {**agreed, "columns": names}
-    return Dataset(
-        np.zeros((0, *shape), np.float32),
-        y,
-        classes,
-        recipe={"name": "own", **agreed},
-        facts=facts,
-        of_site=True,
-    )
+    recipe, facts = {"name": "own", **agreed}, {**agreed, "columns": names}
+    x = np.zeros((0, *shape), np.float32)
+    return Dataset(x, y, classes, recipe=recipe, facts=facts, of_site=True)
+
+
+def _features(
+    given: int | tuple[int, ...] | tuple[str, ...],
+) -> tuple[tuple[Any, ...], list[str]]:
+    """The shape of a sample, and the names of its columns where they were given."""
+    names = [name for name in given if isinstance(name, str)] if isinstance(given, tuple) else []
+    shape = (given,) if isinstance(given, int) else (len(names),) if names else given
+    if (
+        not shape
+        or any(not isinstance(size, int) or size < 1 for size in shape)
+        or len(set(names)) < len(names)
+    ):
+        raise ConfigError(
+            f"own.features is a number, a shape, or a list of different names; found {given!r}."
+        )
+    return shape, names
 
 
 def fill(place: Dataset, samples: Dataset) -> Dataset:
@@ -121,7 +119,7 @@ def _labels(y: NDArray[Any] | None, classes: int) -> NDArray[Any] | None:
 
 
 def read_samples(place: Dataset, path: Path, label: str = "") -> Dataset:
-    """This site's samples out of a .csv or .npz file, centred and scaled as the experiment says."""
+    """Read a site's .csv or .npz file, centred and scaled as the experiment says."""
     if not path.is_file():
         raise DataError(
             f"There is no file {path}. Give --data a .csv or .npz file, or module:function."

@@ -1,4 +1,4 @@
-"""How samples are dealt to clients: disjoint parts, none empty, a pure function of the seed."""
+"""How samples are dealt to clients: in disjoint parts, none empty, by the seed alone."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ class Labels:
     shards one after another, a class with a chance proportional to the shards it has left, and
     never the same class twice while per_client <= classes.
 
-    `compat` deals as the authors' code did: whoever draws a class gets the very same first shard of
-    it, and may draw a class twice. Parts then overlap; only with one class per client and as many
-    clients as classes are they the same as without.
+    `compat` deals as the authors' code did: every client that draws a class gets the same first
+    shard of it, and may draw a class twice. Parts then overlap; only with one class per client and
+    as many clients as classes are they the same as without.
     """
 
     per_client: int = 1

@@ -1,4 +1,4 @@
-"""What a problem knows about itself, for whoever has to reason about it without running it."""
+"""What a problem states about itself, so that theory need not run it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Properties:
 
 @runtime_checkable
 class HasProperties(Protocol):
-    """A problem that answers for itself. Problems of your own may; theory then estimates less."""
+    """A problem that states its properties, so that theory estimates less. Optional."""
 
     def properties(self, clients: int, seed: int = 0) -> Properties:
         """The facts of the problem for this many clients; `seed` is the run's, which deals data."""

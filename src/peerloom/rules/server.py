@@ -103,7 +103,7 @@ class FedDualAvg:
                                       y_i <- y_i - eta_c g(w)
         y <- y + eta_s (mean y_i - y);     x = prox_{eta_s eta_c K (r + 1) h}(y)
 
-    Rounds r count from 0, so the very first step has eta = 0 and w = y. For `graphs.hubs` with a
+    Rounds r count from 0, so the first step has eta = 0 and w = y. For `graphs.hubs` with a
     single hub.
     Reference: Yuan, Zaheer and Reddi, "Federated Composite Optimization", 2021, Algorithm 3.
     """

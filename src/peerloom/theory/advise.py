@@ -106,11 +106,11 @@ def advise_all(
         )
         if what not in changes:
             changes[what] = (None, ()) if quick else changes_of(exp, rates, mixing)
-        yield _advice(exp, rates, shapes[id(exp.graph)], mixing, constants[who], *changes[what])
+        yield _advice(exp, rates, shapes[id(exp.graph)], mixing, constants[who], changes[what])
 
 
 def talking(network: Network) -> Links:
-    """The layer that must hold the network together: the peers', or the hubs' among themselves."""
+    """The links that keep the network connected: the peers', or those between hubs."""
     if not network.hubs:
         return network.peers
     first, across = network.clients, network.layers["across"]
@@ -123,18 +123,14 @@ def _advice(
     shape: GraphFacts,
     mixing: Contraction,
     constants: Constants,
-    changes: Changes | None,
-    unchanged: tuple[str, ...],
+    changed: tuple[Changes | None, tuple[str, ...]],
 ) -> Advice:
-    skipped = [*mixing.skipped, *unchanged]
+    changes, not_tried = changed
+    skipped = [*mixing.skipped, *not_tried]
     if shape.connected and shape.diameter is None:
         skipped.append(f"the exact diameter: more than {ALL_PAIRS:,} clients")
     coverage = cover(exp, rates, mixing, constants)
-    fires = (
-        np.concatenate(list(rates.links.values()))
-        if any(map(len, rates.links.values()))
-        else np.zeros(1)
-    )
+    fires = np.concatenate(list(rates.links.values()))
     return Advice(
         label=exp.name,
         algorithm=type(exp.algorithm).__name__,
@@ -144,7 +140,7 @@ def _advice(
         hubs=exp.graph.hubs,
         shape=shape,
         matrices=stochastic_layers(exp),
-        links=_spread(fires),
+        links=_spread(fires if len(fires) else np.zeros(1)),
         nodes=_spread(rates.nodes),
         period=rates.common_period,
         contraction=mixing,

@@ -1,7 +1,4 @@
-"""What a theorem says, what is true, and whether the theorem applies.
-
-Never one without the others.
-"""
+"""What a theorem says, what is true, and whether the theorem applies."""
 
 from __future__ import annotations
 

@@ -74,22 +74,22 @@ def costs(exp: Experiment, rates: ActivityRates) -> Costs:
     )
 
 
-def _nbytes(exp: Experiment, mixing: Mixing) -> float:
+def _nbytes(exp: Experiment, mixing: Mixing) -> int:
     """Return the mean bytes of one message of a mixing."""
     parts = tuple(
         Part(part.width.at(exp.problem.n), part.pushed, silent=part.silent) for part in mixing.parts
     )
     lengths = [_body_nbytes(exp.message, part.width, exp.torch_dtype, exp.seed) for part in parts]
-    return float(message_nbytes(exp.message, parts, lengths))
+    return int(message_nbytes(exp.message, parts, lengths))
 
 
-def _body_nbytes(codec: Codec, n: int, dtype: torch.dtype, seed: int) -> float:
-    """Return the mean bytes of a body of n numbers; of normal ones, where it depends on them."""
+def _body_nbytes(codec: Codec, n: int, dtype: torch.dtype, seed: int) -> int:
+    """Return the bytes of a body of n numbers: their mean over normal ones, where they vary."""
     if codec.fixed_length:
         return codec.longest(n, dtype)
     ids = np.arange(math.ceil(_NUMBERS / n))
     envelope = envelope_of_rows(Draws(seed), 1, 1, ids)
-    return float(codec.nbytes(_normal_rows(seed, ids, n, dtype), envelope).mean())
+    return round(float(codec.nbytes(_normal_rows(seed, ids, n, dtype), envelope).mean()))
 
 
 def _normal_rows(seed: int, ids: NDArray[np.int64], n: int, dtype: torch.dtype) -> Tensor:

@@ -83,7 +83,7 @@ def _none(exp: Experiment, why: str) -> Coverage:
 
 
 def step_of(exp: Experiment) -> float | None:
-    """The step of the first round, the largest of all clients; None where the rule has no `lr`."""
+    """The largest step of any client in the first round; None where the rule has no `lr`."""
     lr: Any = getattr(exp.algorithm, "lr", None)
     if isinstance(lr, Rate):
         return float(lr.at(1))

@@ -1,7 +1,5 @@
 """Exact means and variances of DSpodFL's rule on quadratics, and of mixing alone.
 
-No bound, the numbers themselves.
-
     x_i <- x_i + sum_j a_ij vhat_ij (x_j - x_i) - alpha v_i (A_i x_i - b_i + noise)
 
 is linear in x, and its coins are independent, so with S = E[x x'] over all rows
@@ -234,10 +232,8 @@ class Linear:
 def mixing_rate(links: Links, p: Floats, rounds: int = 400) -> float:
     """What a round leaves of the expected squared disagreement in the long run.
 
-    By power iteration on the covariance.
-
-    At most the contraction of `pull_contraction`, which is the worst of a single round. O(m^3) a
-    step.
+    By power iteration on the covariance. At most the contraction of `pull_contraction`, which is
+    the worst of a single round. O(m^3) a step.
     """
     m = links.rows
     if m < 2 or not len(links):

@@ -1,4 +1,4 @@
-"""What a user should know before a run: what cannot work, what is risky, what is good to know."""
+"""What a user should know before a run: errors, warnings and notes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Facts about a graph that theorems ask for.
-
-Connected, bipartite, regular, how long its paths are.
-"""
+"""Facts about a graph that theorems ask for: connected, bipartite, regular, diameter."""
 
 from __future__ import annotations
 
@@ -109,7 +106,7 @@ def diameter(dist: Floats) -> int | None:
 
 
 def edge_utility(links: Links, dist: Floats) -> int:
-    """K(G), the maximal edge utility: most pairs that may share a link on their shortest paths.
+    """K(G), the maximal edge utility: most pairs whose shortest paths may share a link.
 
     Pairs choose their paths independently, so it is the largest count of pairs (s, t) with
     dist(s, u) + 1 + dist(v, t) = dist(s, t), over links u -> v. O(m^2) per link.

@@ -56,16 +56,13 @@ def surer_links(
     gain = -np.bincount(at, slopes(links, p, worst, phi) * (1 - p), len(coins))
     found = []
     for c in np.argsort(-gain, kind="stable")[: most + 2].tolist():
-        mine = at == c
-        if gain[c] <= 0 or p[mine][0] >= 1:
+        chosen = at == c
+        if gain[c] <= 0 or p[chosen][0] >= 1:
             continue
-        rate, _ = pull_rate(links, np.where(mine, 1.0, p))
-        e = int(np.flatnonzero(mine)[0])
-        found.append(
-            Improvement(
-                int(links.src[e]), int(links.dst[e]), bool(mine.sum() > 1), float(p[e]), 1.0, rate
-            )
-        )
+        rate, _ = pull_rate(links, np.where(chosen, 1.0, p))
+        e, both_ways = int(np.flatnonzero(chosen)[0]), bool(chosen.sum() > 1)
+        ends = int(links.src[e]), int(links.dst[e])
+        found.append(Improvement(*ends, both_ways, float(p[e]), 1.0, rate))
     return _best(found, now, most)
 
 
@@ -87,15 +84,14 @@ def new_links(
 ) -> list[Improvement] | None:
     """The missing links that would help most, with weights made anew.
 
-    A new link gets the median probability of those there are.
-
-    None where the weights are your own, which a new link would not know how to change.
+    A new link gets the median probability of the present ones. None where the weights are your own:
+    there is no rule by which a new link would change them.
     """
     two_way = links.symmetric
     weigh = metropolis if two_way else uniform
     if not all(
-        np.allclose(mine, made)
-        for mine, made in zip(
+        np.allclose(given, made)
+        for given, made in zip(
             (links.a, links.b), weigh(links.rows, links.src, links.dst), strict=True
         )
     ):
@@ -111,10 +107,7 @@ def new_links(
 
 
 def new_hub_links(hub_graph: Network, b: Floats, now: float, most: int = 3) -> list[Improvement]:
-    """The links between hubs that are missing and would help most, with H made anew by `diffusion`.
-
-    All are tried.
-    """
+    """The missing links between hubs that would help most, with H made anew by `diffusion`."""
     links, hubs = hub_graph.peers, hub_graph.rows
     there = set(zip(links.src.tolist(), links.dst.tolist(), strict=True))
     found = []
@@ -166,7 +159,7 @@ def better_weights(links: Links, p: Floats, now: float, rounds: int = 300) -> tu
 
 
 def _add_edges(matrix: Floats, i: Ids, j: Ids, weight: Floats) -> None:
-    """Subtract weight (e_i - e_j)(e_i - e_j)' for every pair."""
+    """Add edges: subtract weight (e_i - e_j)(e_i - e_j)' for every pair."""
     np.add.at(matrix, (i, j), weight)
     np.add.at(matrix, (j, i), weight)
     np.add.at(matrix, (i, i), -weight)

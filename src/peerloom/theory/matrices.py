@@ -1,6 +1,4 @@
-"""Expected mixing matrices and what they do to disagreement.
-
-Exact second moments, Perron vectors, spectral radii.
+"""Expected mixing matrices: exact second moments, Perron vectors, spectral radii.
 
 With P = Pbar + sum over coins c of (xi_c - p_c) L_c, the coins independent, every second moment is
 exact:
@@ -53,12 +51,10 @@ DENSE = 600  # rows up to which all eigenvalues are computed; 600 take 0.1 s
 
 
 def expected(links: Links, p: Floats, kind: str = "a") -> Sparse:
-    """The expected mixing matrix: p_ij w_ij on links, and what they leave over on the diagonal.
+    """The expected mixing matrix: p_ij w_ij on links, what they leave on the diagonal.
 
-    By rows, or by columns for kind "b".
-
-    DSpodFL's Rbar, Spod-GT's Ahat (kind "a") and Bhat (kind "b", its columns sum to one: erratum
-    E-S2).
+    DSpodFL's Rbar and Spod-GT's Ahat for kind "a", whose rows sum to one; Spod-GT's Bhat for kind
+    "b", whose columns do (erratum E-S2).
     """
     weight = p * links.weight(kind)
     off = sp.csr_array((weight, (links.dst, links.src)), shape=(links.rows, links.rows))
@@ -216,11 +212,12 @@ def spectral_radius_2x2(matrix: Floats) -> float:
 def top_off(
     apply: Callable[[Floats], Floats], q: Floats, moment: Moment, scale: Floats
 ) -> tuple[float, Floats]:
-    """The largest eigenvalue, and its vector, of a symmetric positive operator off a unit vector q.
+    """The largest eigenvalue, and its vector, of an operator on what is orthogonal to q.
 
-    `apply` is diag(scale) moment diag(scale). Few rows: all eigenvalues. Many: Lanczos, which is
-    fast where the gap is wide; where it is not, the graph is long and thin, so that factorising
-    costs little and inverse iteration finds the value.
+    The operator is symmetric and positive, q a unit vector; `apply` is
+    diag(scale) moment diag(scale). Few rows: all eigenvalues. Many: Lanczos, which is fast where
+    the gap is wide; where it is not, the graph is long and thin, so that factorising costs little
+    and inverse iteration finds the value.
     """
     m = len(q)
     if m == 1:

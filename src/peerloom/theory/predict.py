@@ -1,4 +1,4 @@
-"""What theory predicts of a run, kept beside it: quick to compute, or left out with a reason."""
+"""Predictions kept with a run: quick to compute, or left out with a reason."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ __all__ = ["predict"]
 
 _MOST_CLIENTS = 600  # beyond, eigenvalues take longer
 _MOST_NUMBERS = 2_000_000  # in the data, or in all models: what the constants are estimated from
+_FAILURES = (PeerloomError, ArithmeticError, ValueError, np.linalg.LinAlgError, RuntimeError)
 
 
 def predict(exp: Experiment) -> dict[str, Any]:
@@ -27,16 +28,8 @@ def predict(exp: Experiment) -> dict[str, Any]:
         return {"skipped": [f"{why}; `peerloom advise` takes the time"]}
     try:
         return _told(exp, advise(exp, quick=True))
-    except (
-        PeerloomError,
-        ArithmeticError,
-        ValueError,
-        np.linalg.LinAlgError,
-        RuntimeError,
-    ) as error:
-        return {
-            "skipped": [f"theory gave up on this experiment: {error}"]
-        }  # a run never fails for it
+    except _FAILURES as error:  # a run never fails for it
+        return {"skipped": [f"theory gave up on this experiment: {error}"]}
 
 
 def _told(exp: Experiment, found: Advice) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Gradients of small networks by torch.func: one model's loss is differentiated, vmap does all."""
+"""Gradients of small networks by torch.func: grad of one model, vmap over all."""
 
 from __future__ import annotations
 
