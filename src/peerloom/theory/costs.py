@@ -94,6 +94,6 @@ def _body_nbytes(codec: Codec, n: int, dtype: torch.dtype, seed: int) -> int:
 
 def _normal_rows(seed: int, ids: NDArray[np.int64], n: int, dtype: torch.dtype) -> Tensor:
     """Rows [ids, n] of standard normal numbers, a pure function of the seed."""
-    # A word's upper 53 bits, in the middle of their interval: never 0 or 1.
-    u = ((words(seed, "costs/rows", 0, ids, n) >> np.uint64(11)) + 0.5) * 2.0**-53
+    # A word's upper 52 bits, in the middle of their interval: exact in a double, never 0 or 1.
+    u = ((words(seed, "costs/rows", 0, ids, n) >> np.uint64(12)) + 0.5) * 2.0**-52
     return torch.from_numpy(ndtri(u)).to(dtype)
