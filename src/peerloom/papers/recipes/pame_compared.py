@@ -6,17 +6,14 @@ Figure 10 shows the runs of figure 9.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ...sweeps.readings import Found, Reading
 from .checks import Check, Part
 from .claims import ahead
-from .pame import EXAMPLE1, NODES, nodes, pame, regression
+from .pame_settings import EXAMPLE1, NODES, Table, nodes, pame, regression
 from .recipe import Changed, Recipe
 
 __all__ = ["PAME_COMPARED"]
-
-Table = dict[str, Any]
 
 _ACCURACY, _TALKS, _VOLUME = (
     Reading("average_accuracy"),
