@@ -18,10 +18,10 @@ at west peerloom peer init west --address "127.0.0.1:$((port + 3))"
 # 2. Joining: the founder prints a token and waits; the newcomer answers with it.
 for site in south west; do
     at north peerloom peer invite --listen "127.0.0.1:$port" 2> "$root/token" &
-    desk=$!
+    invitation=$!
     until grep -q Waiting "$root/token"; do sleep 0.1; done
     at "$site" peerloom peer join "$(head -n 1 "$root/token")"
-    wait "$desk"
+    wait "$invitation"
 done
 
 # 3. What is trained: signed by the founder, packed for the others.
