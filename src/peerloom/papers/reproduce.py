@@ -118,25 +118,16 @@ def reproduce_command(
 def estimate_command(paper: str, figure: str, form: Form, out: Path | None, as_json: bool) -> None:
     """How long a figure would take on this machine, without running it.
 
-    `out` keeps it for a summary.
-
-    One thread, as a run of small models has it.
+    It is timed with one thread, as runs of small models are. With `out` the estimate is kept for a
+    summary.
     """
     recipe, figure = _find(paper, figure)
     torch.set_num_threads(1)
     with err.status("timing") as status:
         found = estimate(recipe.tables(form), say=lambda text: status.update(f"timing {text}"))
     total = sum(each.seconds for each in found)
-    table = Table(
-        "point",
-        "algorithm",
-        "runs",
-        "rounds",
-        "a round",
-        "evaluations",
-        "in all",
-        title=recipe.title,
-    )
+    heads = ("point", "algorithm", "runs", "rounds", "a round", "evaluations", "in all")
+    table = Table(*heads, title=recipe.title)
     for each in found:
         table.add_row(
             each.point,
@@ -164,7 +155,7 @@ def estimate_command(paper: str, figure: str, form: Form, out: Path | None, as_j
 def summary_command(places: list[Path], output: Path | None, as_json: bool) -> None:
     """Collect the verdicts below these folders into one page, in Markdown and in HTML.
 
-    The pictures lie beside it.
+    Its pictures are drawn anew from the runs, into a folder beside it.
     """
     found = find_outcomes(places)
     page = output or places[0] / "reproduction.md"
@@ -242,7 +233,7 @@ def _drawn(one: dict[str, Any]) -> list[Picture]:
 
 
 def _prefix(one: dict[str, Any]) -> str:
-    """Of the files of its pictures: two forms of a figure may be on one page."""
+    """How the names of its pictures begin: two forms of a figure may be on one page."""
     form = "" if one["form"] == "paper" else f"{one['form']}-"
     return f"{one['paper']}-{one['figure']}-{form}{'compat-' if one.get('compat') else ''}"
 

@@ -1,6 +1,6 @@
 """Claims as checks: each measures something in every seed and holds it to a limit.
 
-What straddles it stays undecided.
+A claim whose seeds lie on both sides of the limit stays undecided.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ def ahead(
     by: float = 0.0,
     only: Sequence[str] | None = None,
 ) -> Check:
-    """Ours, the best of them, beats all others.
+    """The best of ours beats all others, or those `over`, by more than `by`.
 
-    Or those `over`; by more than `by`, at all points or `only` some.
+    At every point, or at those of `only`.
     """
     mine = [ours] if isinstance(ours, str) else list(ours)
 

@@ -34,9 +34,9 @@ def to_html(
     estimates: Sequence[dict[str, Any]] = (),
     missing: Sequence[str] = (),
 ) -> str:
-    """One page of these outcomes; `pictures` are by folder.
+    """One page of these outcomes, with the pictures of each by its folder.
 
-    An outcome by itself has its own title.
+    A single outcome gives the page its title; several have a table of all verdicts first.
     """
     whole = len(found) > 1
     parts = [

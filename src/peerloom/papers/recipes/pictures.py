@@ -70,10 +70,7 @@ def _maps(recipe: Recipe, found: Found, factors: Mapping[str, Sequence[Factor]])
 
 
 def _delays(recipe: Recipe, found: Found) -> list[Picture]:
-    """Delay to a target: how long, and which share of it is processing and which transmission.
-
-    Ours and the paper's.
-    """
+    """Delay to a target and its shares of processing and transmission, ours and the paper's."""
     totals: list[Panel] = []
     shares: list[Panel] = []
     for point in found.points:

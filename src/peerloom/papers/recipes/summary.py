@@ -135,7 +135,7 @@ TIMES = ("command", "runs", "rounds, in all runs", "hours")
 
 
 def title(one: dict[str, Any]) -> str:
-    """Of the section of an outcome."""
+    """The title of an outcome's section."""
     return f"{one['paper']} {one['figure']}{_COMPAT if one.get('compat') else ''}: {one['title']}"
 
 
@@ -209,11 +209,10 @@ def ran(one: dict[str, Any]) -> str:
 
 
 def numbers_table(one: dict[str, Any], apart: str = " ") -> tuple[list[str], list[list[str]]]:
-    """Medians over seeds, with the paper's numbers in brackets.
+    """Medians over seeds: a row for each point and reading, a column per algorithm.
 
-    A row for each point and reading, a column per algorithm.
-
-    `apart` stands between median, quartiles and the paper's number.
+    The paper's numbers follow in brackets. `apart` stands between median, quartiles and the
+    paper's number.
     """
     labels = list(dict.fromkeys(number["label"] for number in one["numbers"]))
     rows: dict[tuple[str, str], dict[str, str]] = {}
@@ -235,13 +234,9 @@ def numbers_table(one: dict[str, Any], apart: str = " ") -> tuple[list[str], lis
 def _value(value: float | None, share: bool) -> str:
     if value is None:
         return "n/a"
-    return (
-        f"{100 * value:.1f} %"
-        if share
-        else f"{value:,.0f}"
-        if abs(value) >= 1000
-        else f"{value:.4g}"
-    )
+    if share:
+        return f"{100 * value:.1f} %"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _ranked(figure: str) -> tuple[str, int, str]:

@@ -26,9 +26,9 @@ _EXACT_UP_TO = 40  # numbers in all models together, up to which floors are exac
 
 
 def cover(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constants) -> Coverage:
-    """Strongly convex, else non-convex, else what fails.
+    """Theorem 4.11 (strongly convex) if it applies, else 4.12 (non-convex), else what fails.
 
-    With a step that shrinks, the appendices.
+    A step that shrinks is held to appendices I and K instead.
     """
     rule: Any = exp.algorithm
     alpha = rule.lr.at(1) if isinstance(rule.lr, Rate) else float(rule.lr)

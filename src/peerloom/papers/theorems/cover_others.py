@@ -48,33 +48,13 @@ def cover_spod_gt(
         fails.append(f"not checked further: counting paths over {m:,} clients takes too long")
         return Coverage(title, False, tuple(fails), float(eta.max()))
     net = Mixing(exp.graph.peers, rates.coins["peers"])
-    if net.ph.min() < 1:
-        sure = min(net.least_probability())
-        fails.append(
-            "Proposition 4.9 wants every link to fire with a probability of at least 1 - "
-            f"10^{sure:.1f}; the least is {net.ph.min():.3g}"
-        )
-    fails += [f"Lemma B.4: {one.why}" for one in (net.models(), net.trackers()) if not one.holds]
+    fails += _links_that_fail(net)
     if not math.isfinite(k.smoothness.value):
         return Coverage(title, False, tuple(fails), float(eta.max()))
-    # |grad F_i|^2 <= 2 delta^2 + 2 |grad F|^2
-    alike = 1.0 if k.diversity.value == 0 else math.sqrt(2)
-    who = recursion.Clients(
-        p=rates.nodes,
-        L=np.full(m, k.smoothness.value),
-        sigma0=np.full(m, k.noise.value),
-        sigma1=np.zeros(m),
-        delta0=np.full(m, math.sqrt(2) * k.diversity.value),
-        delta1=np.full(m, alike),
-        e=np.ones(m),
-    )
+    who = _clients(m, rates, k)
     step = recursion.step_bound(net, who)
-    notes: tuple[str, ...] = (
-        (
-            f"a round leaves at most {net.trackers().truth:.4g} of the trackers' squared error, "
-            "exactly"
-        ),
-    )
+    exact = f"at most {net.trackers().truth:.4g} of the trackers' squared error, exactly"
+    notes = [f"a round leaves {exact}"]
     if step.printed is not None and eta.max() >= step.printed:
         fails.append(f"Proposition 4.8: the step {eta.max():.3g} is not below {step.printed:.3g}")
     if not fails:
@@ -88,21 +68,39 @@ def cover_spod_gt(
     if not fails:
         gap = recursion.final_bound(net, who, float(eta.max()), 10**18, 0.0)
         floor = {"mean |gradient|^2": gap.best or 0.0}
-        notes += (
-            (
-                "the paper's recursion drops terms of its own lemmas; its floor is reported, not "
-                "proved"
-            ),
+        notes.append(
+            "the paper's recursion drops terms of its own lemmas; its floor is reported, not proved"
         )
+    run = float(eta.max())
     return Coverage(
-        title,
-        not fails,
-        tuple(fails),
-        float(eta.max()),
-        step.printed,
-        step.truth,
-        floor,
-        notes=notes,
+        title, not fails, tuple(fails), run, step.printed, step.truth, floor, notes=tuple(notes)
+    )
+
+
+def _links_that_fail(net: Mixing) -> list[str]:
+    """What Proposition 4.9 and Lemma B.4 want of the links, where these do not have it."""
+    fails = []
+    if net.ph.min() < 1:
+        sure = min(net.least_probability())
+        fails.append(
+            "Proposition 4.9 wants every link to fire with a probability of at least 1 - "
+            f"10^{sure:.1f}; the least is {net.ph.min():.3g}"
+        )
+    both = (net.models(), net.trackers())
+    return fails + [f"Lemma B.4: {one.why}" for one in both if not one.holds]
+
+
+def _clients(m: int, rates: ActivityRates, k: Constants) -> recursion.Clients:
+    """The clients of Spod-GT's theorem, with |grad F_i|^2 <= 2 delta^2 + 2 |grad F|^2."""
+    alike = 1.0 if k.diversity.value == 0 else math.sqrt(2)
+    return recursion.Clients(
+        p=rates.nodes,
+        L=np.full(m, k.smoothness.value),
+        sigma0=np.full(m, k.noise.value),
+        sigma1=np.zeros(m),
+        delta0=np.full(m, math.sqrt(2) * k.diversity.value),
+        delta1=np.full(m, alike),
+        e=np.ones(m),
     )
 
 

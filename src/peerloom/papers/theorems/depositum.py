@@ -61,11 +61,11 @@ def stationarity(
 ) -> float:
     """s, what Theorem 1 bounds.
 
-    s = sum_i |G^alpha(x_i)|^2 + L^2 |x - Jx|^2 + n |mean gradient - mean nu|^2.
+        s = sum_i |G^alpha(x_i)|^2 + L^2 |x - Jx|^2 + n |mean gradient - mean nu|^2
+        G^alpha(x) = (x - prox(x - alpha grad f(x))) / alpha
 
-    G^alpha(x) = (x - prox(x - alpha grad f(x))) / alpha with the gradient of the whole;
-    `mean_gradient` is that of each client at its own model, averaged. x and nu have one row per
-    client; `gradient` and `prox` take rows to rows.
+    `gradient` is that of the whole f, `mean_gradient` that of each client at its own model,
+    averaged. x and nu have one row per client; `gradient` and `prox` take rows to rows.
     """
     G = (x - prox(x - alpha * gradient(x))) / alpha
     apart = L**2 * ((x - x.mean(axis=0)) ** 2).sum()

@@ -76,9 +76,10 @@ def second_moment(links: Links, b: Floats) -> Any:
 
 
 def rho_tilde(links: Links, b: Floats) -> float:
-    """The spectral radius of Rtilde - J (Definition 4.5).
+    """The spectral radius of Rtilde - J (Definition 4.5), exact.
 
-    How much squared disagreement a round leaves. Exact; 1 if cut.
+    It is the largest share of the squared disagreement that a round leaves, and 1 if the graph is
+    disconnected.
 
     >>> from peerloom.graphs import path
     >>> round(rho_tilde(path(3).peers, np.array([0.5, 0.5, 0.25, 0.25])), 7)
@@ -226,7 +227,7 @@ def convex_bound(
 def convex_gap(s: Setting, alpha: float, c: float = 6) -> tuple[Bound, Bound]:
     """What is left after many rounds (Theorem 4.11, eq. 10).
 
-    As (|mean - theta*|^2, sum of squared disagreement).
+    A pair: |mean - theta*|^2, and the sum of squared disagreement.
 
     The truth is the fixed point (I - Phi)^-1 Psi of the recursion itself. The printed Psi / (2 A
     alpha) stands for Psi / (1 - rho(Phi)), which leaves out what disagreement adds to the error

@@ -1,6 +1,4 @@
-"""DSpodFL without convexity, and with diminishing steps.
-
-Theorem 4.12 and appendices G and H; appendices I and K.
+"""DSpodFL without convexity (Theorem 4.12), and with diminishing steps (appendices I and K).
 
 Diversity here is |grad F_i| <= delta + zeta |grad F|. The proof's constants Gamma_0, Gamma_1,
 Gamma_2, Gamma_4 > 1 and Gamma_3 > 0 are free; 2 and 1 by default.
@@ -72,9 +70,9 @@ def nonconvex_offset(s: Setting, alpha: float) -> Floats:
 
 
 def nonconvex_step(s: Setting, free: Free | None = None) -> Bound:
-    """The step bound of Theorem 4.12 (Proposition G.6), as in erratum E-D10.
+    """The step bound of Theorem 4.12 (Proposition G.6).
 
-    Its first entry is Gamma_3 / (2 beta).
+    Its first entry is Gamma_3 / (2 beta) (erratum E-D10).
     """
     g = free or Free()
     if (why := _obstacle(s, g)) is not None:
@@ -129,12 +127,10 @@ def nonconvex_gap(s: Setting, alpha: float, free: Free | None = None) -> Bound:
 
 
 def diminishing_convex_step(s: Setting, alpha0: float, Gamma1: float | None = None) -> Bound:
-    """The largest first step of a diminishing one, strongly convex (Proposition I.1).
+    """The largest alpha^0 of diminishing steps, strongly convex (Proposition I.1).
 
-    Steps are alpha^k = alpha^0 / sqrt(1 + k / gamma).
-
-    eta = (1 - d_min) / alpha^0 ties how fast clients become able to how fast steps shrink. `Gamma1`
-    by default is half of what is allowed.
+    Steps are alpha^k = alpha^0 / sqrt(1 + k / gamma), and eta = (1 - d_min) / alpha^0 ties how fast
+    clients become able to how fast steps shrink. `Gamma1` by default is half of what is allowed.
     """
     if s.mu <= 0 or s.rho >= 1:
         return Bound(
@@ -193,10 +189,9 @@ def diminishing_bound(
 ) -> Bound:
     """Theorem K.5 after k rounds.
 
-    The truth has the factor gamma that is lost in the printed denominator.
-
-    The integral of 1 / sqrt(1 + x / gamma) from 0 to k is 2 gamma (sqrt(1 + k / gamma) - 1); the
-    printed bound is safe for gamma >= 1 only.
+    The integral of 1 / sqrt(1 + x / gamma) from 0 to k is 2 gamma (sqrt(1 + k / gamma) - 1). The
+    printed denominator lacks its factor gamma, so the printed bound is safe for gamma >= 1 only;
+    the truth has it.
     """
     g, step = free or Free(), diminishing_step(s, alpha0, free)
     if step.printed is None or k < 1:

@@ -1,7 +1,4 @@
-"""DSpodFL under the Polyak-Lojasiewicz condition (appendix M).
-
-The recursion, its step bound and its gap.
-"""
+"""DSpodFL under the Polyak-Lojasiewicz condition (appendix M): recursion, step bound, gap."""
 
 from __future__ import annotations
 

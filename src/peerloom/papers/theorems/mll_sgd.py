@@ -59,12 +59,12 @@ def least_probability() -> float:
 
 
 def step(s: Setting) -> Bound:
-    """The largest step of condition (12), over all workers.
+    """The largest step eta that condition (12) allows to every worker.
 
-    As printed, and with the last term that the proof gives (E-M9).
+        4 p - p^2 - 2 >= eta L (a p (beta + 1) - a p^2 + p^2) + 8 L^2 eta^2 q^2 tau^2 Gamma
 
-    4 p - p^2 - 2 >= eta L (a p (beta + 1) - a p^2 + p^2) + 8 L^2 eta^2 q^2 tau^2 Gamma; 4 (p (beta
-    - 1) + 2) in place of 8.
+    The truth has 4 (p (beta - 1) + 2) in place of 8, as the proof does (erratum E-M9). Gamma is
+    that of the proof in both.
 
     >>> one, always = np.array([0.01]), np.array([1.0])
     >>> worker = Setting(zeta=0.0, tau=8, q=4, a=one, p=always, L=1.0, sigma=1.0)

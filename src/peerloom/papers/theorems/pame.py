@@ -79,10 +79,7 @@ def unheard(t: Ids, p: float) -> Floats:
 
 
 def c_one(links: Links, t: Ids, p: float, zeta: float) -> float:
-    """C_1 (supplement, eq. 44), exact.
-
-    t_i senders are asked, and each carries a share p of the coordinates.
-    """
+    """C_1 (supplement, eq. 44), exact, where t_i senders each carry a share p of coordinates."""
     degree = links.in_degree
     spread = np.array([_partial(int(k), p) for k in range(int(t.max()) + 1)])[t]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -211,7 +208,7 @@ def rates(
 
 
 def message_bits(n: int, s: int) -> int:
-    """63 s + n: s values of 64 bits and a mask of n bits, in which theirs are not counted again."""
+    """63 s + n: s values of 64 bits and a mask of n bits, less one bit for each value sent."""
     return 63 * s + n
 
 

@@ -96,18 +96,18 @@ def terms(net: Mixing, who: Clients, eta: Floats) -> Terms:
 
 
 def corollary(rounds: int, samples: int) -> tuple[float, float, float]:
-    """Corollary 4.11 with its constants set to 1.
+    """eta, 1 - p and B of Corollary 4.11 with its constants set to 1.
 
-    (eta, 1 - p, B) ~ (1, 1) / sqrt(K + 1), B = D / (1 + D / sqrt(K + 1)).
+    eta = 1 - p = 1 / sqrt(K + 1), B = D / (1 + D / sqrt(K + 1)).
     """
     root = math.sqrt(rounds + 1)
     return 1 / root, 1 / root, samples / (1 + samples / root)
 
 
 def step_bound(net: Mixing, who: Clients) -> Bound:
-    """Proposition 4.8, eq. (14), its second entry as the factor it is (erratum E-S11).
+    """The step bound of Proposition 4.8, eq. (14); the truth is the largest with rho(Psi) < 1.
 
-    The truth bisects on rho(Psi) < 1.
+    The second entry is taken as a factor (erratum E-S11).
     """
     A, B = net.rho_tilde
     if max(A, B) >= 1:
