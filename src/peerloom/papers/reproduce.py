@@ -224,7 +224,7 @@ def _find(paper: str, figure: str) -> tuple[Recipe, str]:
 
 
 def _drawn(one: dict[str, Any]) -> list[Picture]:
-    """The pictures of an outcome, from the runs beside it; none where only the outcome was kept."""
+    """The pictures of an outcome, from the runs beside it; none where those are gone."""
     recipe = RECIPES.get(one["paper"], {}).get(one["figure"])
     runs = recorded(Path(one["folder"]), recipe, one.get("ran")) if recipe is not None else {}
     return (

@@ -1,4 +1,4 @@
-"""DEPOSITUM's table III: five algorithms, five data sets, networks from an MLP to ResNet-18."""
+"""DEPOSITUM's table III: five algorithms, five data sets, from an MLP to ResNet-18."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two kinds of DSpodFL's figures, curves and sweeps, with what the paper claims of them."""
+"""The two kinds of DSpodFL's figures, curves and sweeps, and what is claimed of them."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ LOGISTIC = Task(
 
 
 def hubs(number: int = 10, weights: list[int] | None = None, shape: str = "complete") -> Table:
-    """A graph of so many hubs with a hundred workers in equal groups; a single hub is a server."""
+    """A graph of so many hubs that share a hundred workers equally; one hub is a server."""
     inner = (
         {"name": "from_edges", "n": 1, "edges": []}
         if number == 1

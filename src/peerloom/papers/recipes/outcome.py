@@ -1,4 +1,4 @@
-"""What a reproduction came to: numbers, the paper's beside them, and a verdict on every claim."""
+"""What a reproduction came to: numbers beside the paper's, a verdict on every claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The common setting of PaME's experiments: example 1, and PaME with parameters of table II."""
+"""The common setting of PaME's experiments: example 1, and the parameters of table II."""
 
 from __future__ import annotations
 

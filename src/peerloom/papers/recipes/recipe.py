@@ -1,4 +1,4 @@
-"""One figure or table of a paper: an experiment file, the settings that vary it, and the claims."""
+"""One figure or table of a paper: an experiment, the settings that vary it, the claims."""
 
 from __future__ import annotations
 

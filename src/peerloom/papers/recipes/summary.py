@@ -1,4 +1,4 @@
-"""Outcomes of many reproductions: verdicts and numbers as tables, and as one Markdown page."""
+"""Outcomes of many reproductions: verdicts and numbers as tables, and a Markdown page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The papers' theorems as functions, as printed and as true, and which of them cover a run."""
+"""The papers' theorems as functions, printed and true, and which of them cover a run."""
 
 from . import (
     depositum,

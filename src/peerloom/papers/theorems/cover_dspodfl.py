@@ -132,7 +132,7 @@ def _why_not(step: Bound, alpha: float) -> str:
 
 
 def exact_floor(exp: Experiment, rates: ActivityRates) -> tuple[Floor | None, float] | None:
-    """Where DSpodFL's rule settles on small quadratics, and the largest step for which it does.
+    """Where DSpodFL settles on small quadratics, and the largest step for which it does.
 
     For exact gradients or normal noise; None where the run is not of that kind.
     """

@@ -1,4 +1,4 @@
-"""DEPOSITUM (Zhou et al.): limits of alpha and beta, printed and safe, Theorem 1, Corollary 1."""
+"""DEPOSITUM (Zhou et al.): limits of alpha and beta, Theorem 1 and Corollary 1."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def alpha_limit(L: float, gamma: float, rho: float = 0.0, nesterov: bool = False
 def beta_limit(
     n: int, lam: float, T0: int, gamma: float = 0.0, alpha_rho: float = 0.0, nesterov: bool = False
 ) -> Bound:
-    """Theorem 1's limit of beta; the truth is the safe one, with n replaced by 1 (erratum E-P9).
+    """Theorem 1's limit of beta; the truth is the safe one, with n = 1 (erratum E-P9).
 
     >>> round(beta_limit(10, 0.872678, 1).printed, 5)
     0.07776
@@ -136,7 +136,7 @@ def theorem(
     L: float = math.inf,
     nesterov: bool = False,
 ) -> Bound:
-    """Theorem 1: the mean over rounds of E[s] / n, s = stationarity + consensus + tracking error.
+    """Theorem 1: a bound on the mean over rounds of E[s] / n, with s as in `stationarity`.
 
     `drop` is phi(x_0) - phi*, `first_gradient` the norm of the mean gradient at x_0. The proof uses
     beta = 1 where it sets the mean tracker equal to the mean gradient (erratum E-P1).

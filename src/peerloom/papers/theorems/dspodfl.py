@@ -116,7 +116,7 @@ def convex_offset(s: Setting, alpha: float, c: float = 6) -> Floats:
 
 
 def rho_phi(s: Setting, alpha: float, c: float = 6) -> float:
-    """rho(Phi) (Lemma 4.9): below 1, model error and consensus error both shrink to their floor."""
+    """rho(Phi) (Lemma 4.9): below 1, both model and consensus error shrink to their floor."""
     return spectral_radius_2x2(convex_matrix(s, alpha, c))
 
 

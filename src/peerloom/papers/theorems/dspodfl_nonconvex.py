@@ -1,4 +1,4 @@
-"""DSpodFL without convexity (Theorem 4.12), and with diminishing steps (appendices I and K).
+"""DSpodFL without convexity (Theorem 4.12); with diminishing steps (appendices I, K).
 
 Diversity here is |grad F_i| <= delta + zeta |grad F|. The proof's constants Gamma_0, Gamma_1,
 Gamma_2, Gamma_4 > 1 and Gamma_3 > 0 are free; 2 and 1 by default.
@@ -97,7 +97,7 @@ def nonconvex_step(s: Setting, free: Free | None = None) -> Bound:
 def nonconvex_weights(
     s: Setting, free: Free | None = None
 ) -> tuple[float, float, float, float, float]:
-    """w_1 to w_5 of Theorem 4.12, with 1 / Gamma^2 where the derivation has it (erratum E-D10)."""
+    """w_1 to w_5 of Theorem 4.12, with 1 / Gamma^2 as in the derivation (erratum E-D10)."""
     g = free or Free()
     w1 = (0.5 - s.zeta**2 * (1 - s.d_min)) * (1 - 1 / g.g2) * (1 - g.g4**-2)
     w2 = s.beta**2 * s.d_max * (1 + g.g3) / (s.m * (1 - s.rho) * (1 - g.g1**-2))

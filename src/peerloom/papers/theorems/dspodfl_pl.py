@@ -43,7 +43,7 @@ def pl_offset(s: Setting, alpha: float, c: float = 6) -> Floats:
 
 
 def pl_step(s: Setting) -> Bound:
-    """The step bound of Proposition M.5; the truth is the largest step below which rho(Phi) < 1."""
+    """The step bound of Proposition M.5; the truth is the largest step with rho(Phi) < 1."""
     if s.mu <= 0 or s.rho >= 1:
         return Bound(
             None,

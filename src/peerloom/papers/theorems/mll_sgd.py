@@ -1,4 +1,4 @@
-"""MLL-SGD (Castiglia, Das and Patterson): the step condition (12), the bounds (13) and (14)."""
+"""MLL-SGD (Castiglia, Das and Patterson): step condition (12), bounds (13) and (14)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ zeta = hub_modulus  # erratum E-M5: of the D x D matrix between hubs
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What the theorem speaks of: a_i each worker's share of all weight, p_i how often it steps."""
+    """What the theorem needs: a_i a worker's share of all weight, p_i how often it steps."""
 
     zeta: float
     tau: int

@@ -1,4 +1,4 @@
-"""PaME: zeta of neighbour averaging, C_1, the growth it allows, constants of its rates, bits."""
+"""PaME (Sha et al.): zeta, C_1 and the growth it allows, constants of its rates, bits."""
 
 from __future__ import annotations
 

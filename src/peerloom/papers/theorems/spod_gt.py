@@ -1,4 +1,4 @@
-"""Spod-GT (Zehtabi et al.), the network: Perron vectors, contractions, and how sure links must be.
+"""Spod-GT (Zehtabi et al.), the network: Perron vectors, contractions, link probabilities.
 
 `ph` are the links' probabilities phat_ij. The printed contraction is close to 1 on any graph; trust
 the exact one.

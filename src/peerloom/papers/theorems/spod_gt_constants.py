@@ -45,7 +45,7 @@ class Clients:
 
 @dataclass(frozen=True)
 class Kappas:
-    """kappa_1 to kappa_10 (Table 2), with the tilde rhos in kappa_6 and kappa_7 (erratum E-S14)."""
+    """kappa_1 to kappa_10 (Table 2), tilde rhos in kappa_6 and kappa_7 (erratum E-S14)."""
 
     k1: float
     k2: float
@@ -60,7 +60,7 @@ class Kappas:
 
 
 def kappas(net: Mixing, who: Clients) -> Kappas:
-    """All ten; kappa_6, kappa_7 and kappa_9 are infinite where the printed contractions reach 1."""
+    """All ten; kappa_6, kappa_7, kappa_9 are infinite where printed contractions reach 1."""
     m, phi, pi, links = net.m, net.phi, net.pi, net.links
     p, e, mean = who.p, who.e, np.mean
     L_mean = float(who.L.mean())

@@ -1,4 +1,4 @@
-"""Spod-GT (Zehtabi et al.), the recursion: Psi, the step bound, and its theorem's conditions.
+"""Spod-GT (Zehtabi et al.), the recursion: Psi, step bound, the theorem's conditions.
 
 The printed recursion drops terms that the paper's own lemmas have (erratum E-S13), so these are
 values to report and never to rely on. Constants and letters are those of spod_gt_constants.
@@ -152,7 +152,7 @@ def participation(
     Gamma2: float = 2.0,
     Gamma3: float = 2.0,
 ) -> dict[str, Bound]:
-    """Check Proposition 4.9: each least value, and the largest step, beside the run's (`truth`).
+    """Check Proposition 4.9: least values and the largest step beside the run's (`truth`).
 
     kappa_2 depends on p and B, and Gamma_1 on rho(Psi) at this step, so it checks and does not
     solve.
@@ -199,9 +199,9 @@ def final_bound(
     spread: tuple[float, float] = (0.0, 0.0),
     gammas: tuple[float, float, float] = (2.0, 2.0, 2.0),
 ) -> Bound:
-    """Theorem 4.10, eq. (94): the mean of E|grad F|^2 over rounds 0 to k; `spread` is (X^0, Y^0).
+    """Theorem 4.10, eq. (94): the mean of E|grad F|^2 over rounds 0 to k.
 
-    The truth has the 1 / (1 - rho_Psi) that its last term misses (erratum E-S13).
+    `spread` is (X^0, Y^0). The truth has the 1 / (1 - rho_Psi) that its last term misses (erratum E-S13).
     """
     k, m, B = kappas(net, who), net.m, net.rho_tilde[1]
     rho = rho_psi(net, k, eta)
