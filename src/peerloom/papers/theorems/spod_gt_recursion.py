@@ -201,7 +201,8 @@ def final_bound(
 ) -> Bound:
     """Theorem 4.10, eq. (94): the mean of E|grad F|^2 over rounds 0 to k.
 
-    `spread` is (X^0, Y^0). The truth has the 1 / (1 - rho_Psi) that its last term misses (erratum E-S13).
+    `spread` is (X^0, Y^0). The truth has the 1 / (1 - rho_Psi) that its last term misses (erratum
+    E-S13).
     """
     k, m, B = kappas(net, who), net.m, net.rho_tilde[1]
     rho = rho_psi(net, k, eta)
