@@ -1,8 +1,10 @@
 """A member with a valid key that lies: what it says is refused, and nobody else notices."""
 
 import json
+import socket
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +13,11 @@ import torch
 from peerloom.codecs import Quantised
 from peerloom.errors import CodecError, PeerError
 from peerloom.transport import Channel, Parcel, Roster, RunIdentity
-from peerloom.transport.conversation import _MOST_ANSWERS, Conversation
+from peerloom.transport.connection import Connection
+from peerloom.transport.conversation import _MOST_ANSWERS, _MOST_OLD_ROSTERS, Conversation
 from peerloom.transport.frames import FrameError, Kind, encode
+from peerloom.transport.framesocket import FrameSocket
+from peerloom.transport.tls import server_context
 from tests.federation import QUICK, endpoint, federation, free_ports, identity, until
 
 
@@ -111,3 +116,113 @@ def test_one_late_answer_does_not_stretch_patience(tmp_path):
         talk = Conversation(one._table, identity(1).id, dialled=True, now=time.monotonic())
         talk._time(1e6)
         assert talk._patience <= 10 * QUICK.dead
+
+
+SIDE = {"process_nonce": 5, "attempt": 0, "last": [0, 0], "want": 0, "room": 16}
+
+
+def hear(talk, frame):
+    """Let a conversation read a whole frame."""
+    view = talk.buffer()
+    view[: len(frame)] = frame
+    talk.received(len(frame), time.monotonic())
+
+
+def test_a_member_that_greets_and_hangs_up_is_dialled_with_growing_pauses(tmp_path):
+    ports = free_ports(2)
+    roster = federation(2, [(0, 1), (1, 0)], ports)
+    settings = replace(QUICK, backoff=(0.02, 1.0))
+    dials, stop = [], threading.Event()
+    listener = socket.create_server(("127.0.0.1", ports[1]))
+    listener.settimeout(0.1)
+
+    def hang_up():
+        while not stop.is_set():
+            try:
+                raw, _ = listener.accept()
+            except TimeoutError:
+                continue
+            dials.append(time.monotonic())
+            with server_context(identity(1), roster).wrap_socket(raw, server_side=True) as sock:
+                frames = FrameSocket(sock)
+                frames.read(Kind.HELLO)
+                frames.send(Kind.HELLO_OK, {"roster_version": 1, "incarnation": 5, **SIDE})
+                frames.send(Kind.BYE, {"why": "stopped"})
+
+    thread = threading.Thread(target=hang_up, daemon=True)
+    thread.start()
+    with endpoint(0, roster, tmp_path, ports[0], settings=settings):
+        time.sleep(3.0)
+    stop.set()
+    thread.join(5.0)
+    listener.close()
+    assert 3 <= len(dials) <= 15, "0.02 + 0.04 + ... + 1 + 1 seconds, each at least half"
+
+
+def test_a_connection_brings_few_rosters_that_are_known(tmp_path):
+    ports = free_ports(2)
+    roster = federation(2, [(0, 1), (1, 0)], ports)
+    with endpoint(0, roster, tmp_path, ports[0]) as one:
+        talk = Conversation(one._table, identity(1).id, dialled=True, now=time.monotonic())
+        talk.state = "up"
+        frame = encode(Kind.ROSTER, {}, roster.to_bytes())
+        for _ in range(_MOST_OLD_ROSTERS):
+            hear(talk, frame)
+        with pytest.raises(FrameError, match="rosters that are known"):
+            hear(talk, frame)
+
+
+def test_no_pong_speaks_for_a_parcel_without_a_link(tmp_path):
+    """A newer roster took the link away while a parcel was under way that asks for no answer."""
+    ports = free_ports(2)
+    roster = federation(2, [(0, 1), (1, 0)], ports)
+    with endpoint(0, roster, tmp_path, ports[0]) as one:
+        peer = identity(1).id
+        talk = Conversation(one._table, peer, dialled=True, now=time.monotonic())
+        talk.state = "up"
+        talk.receiver.greeted(5)
+        talk.receiver.room()
+        del one._table.inboxes[peer]
+        header = {"channel": 0, "round": 1, "mix_index": 0, "mode": "ordered", "ask": False}
+        order = {"length": 80, "epoch": 0, "incarnation": 5, "seq": 1}
+        hear(talk, encode(Kind.DATA, {**header, **order}, np.ones(10).tobytes()))
+        with pytest.raises(ConnectionError, match="a link is gone"):
+            hear(talk, encode(Kind.PING, {"stamp": 1}))
+
+
+def test_a_greeting_across_a_change_of_links_comes_to_nothing(tmp_path):
+    """What was greeted for the links of one roster must not carry those of another."""
+    ports = free_ports(2)
+    roster = federation(2, [(0, 1)], ports)
+    with endpoint(0, roster, tmp_path, ports[0]) as one:
+        peer = identity(1).id
+        talk = Conversation(one._table, peer, dialled=True, now=time.monotonic())
+        both = federation(2, [(0, 1), (1, 0)], ports)
+        one.adopt(replace(both, version=2, epoch=1, previous=roster.hash).signed(identity(0)))
+        answer = {"roster_version": 2, "incarnation": 5, **SIDE, "attempt": 1}
+        with pytest.raises(ConnectionError, match="roster changed during the greeting"):
+            hear(talk, encode(Kind.HELLO_OK, answer))
+        assert one._table.greetings.current(peer) is None
+        assert not any(link.up for link in one.links())
+
+
+def test_a_peer_whose_greeting_breaks_off_is_dialled_again(tmp_path, monkeypatch):
+    """It was connected for a moment, so that our own dialling had ended."""
+    ports = free_ports(2)
+    roster = federation(2, [(0, 1), (1, 0)], ports)
+    greet, broken = Connection.greet, threading.Event()
+
+    def breaks_off(self, late):
+        greet(self, late)
+        if not self.conversation.attempt and not broken.is_set():  # the one that was dialled
+            time.sleep(0.5)  # our own dialling sees that there is a connection, and ends
+            broken.set()
+            raise ConnectionResetError("broke off")
+
+    monkeypatch.setattr(Connection, "greet", breaks_off)
+    with endpoint(1, roster, tmp_path, ports[1]):
+        with endpoint(0, roster, tmp_path, free_ports(1)[0]):  # where nobody can dial it
+            assert broken.wait(10.0)
+        with socket.create_server(("127.0.0.1", ports[0])) as listener:
+            listener.settimeout(5.0)
+            listener.accept()[0].close()

@@ -37,6 +37,8 @@ class Connector:
         self._wanted: list[str] = []
         self._threads: dict[str, threading.Thread] = {}
         self._open: set[Connection] = set()  # those that are being greeted
+        # When each peer was last reached, how many parcels had passed by then, and the next pause.
+        self._reached: dict[str, tuple[float, int, float]] = {}
         self._stopping = False
         self._thread = threading.Thread(target=self._start_all, name="connector", daemon=True)
 
@@ -86,10 +88,16 @@ class Connector:
         first, longest = self._table.settings.backoff
         # Whose connection would not stay if both dialled gives the other a head start.
         pause, wait = first, first if self._table.me > peer else 0.0
+        when, passed, last = self._reached.get(peer, (0.0, -1, first))
+        if passed == self._table.passed(peer) and time.monotonic() < when + longest:
+            # It greets and hangs up: a pause that grows until a parcel has passed.
+            wait, pause = last * _jitter.uniform(0.5, 1.0), min(2 * last, longest)
         while self._goes_on(peer, wait):
             try:
+                passed = self._table.passed(peer)
                 self._dial(peer)
-                wait, pause = first, first
+                self._reached[peer] = (time.monotonic(), passed, pause)
+                wait, pause = pause, min(2 * pause, longest)
             except RefusedByPeerError as refusal:
                 wait = first if refusal.why == "crossed" else longest * _jitter.uniform(0.5, 1.0)
                 if refusal.why != "crossed":

@@ -49,9 +49,9 @@ MAY_COME: dict[State, tuple[Kind, ...]] = {
 """What the other side may say in each state; anything else ends the connection."""
 
 _NS = 1_000_000_000
-_MOST_ANSWERS = (
-    1024  # more than what comes with one read can ask for: who asks on without reading is cut off
-)
+# More than what comes with one read can ask for: a peer that asks on without reading is cut off.
+_MOST_ANSWERS = 1024
+_MOST_OLD_ROSTERS = 8  # over one connection
 
 
 class RefusedByPeerError(ConnectionError):
@@ -89,6 +89,7 @@ class Conversation:
         self._patience = settings.dead
         # The stamp of a PING that has no answer yet, when it left, and whether its answer has no parcels to wait for.
         self._asked: tuple[int, float, bool] | None = None
+        self._old_rosters = 0  # that the other side brought
         self._roster_there = 0  # the newest version that the other side is known to have
         self._farewell, self._said_goodbye = "", False
         self.news = False  # whether something came that others may wait for
@@ -140,10 +141,13 @@ class Conversation:
                 self._take_answer(kind, header, now)
         elif kind is Kind.PING:
             with self._table.lock:
-                room = 0 if self.receiver is None else self.receiver.room()
+                if self.receiver is not None and self.receiver.dropped:
+                    # A PONG would speak for a parcel that was not taken.
+                    raise ConnectionError("a link is gone, and a parcel of it with it")
+                room = self._room()
                 self._answers.append(encode(Kind.PONG, {"stamp": header["stamp"], "room": room}))
         elif kind is Kind.ROSTER:
-            self._roster_there = max(self._roster_there, self._table.brought(bytes(frame.body)))
+            self._take_roster(bytes(frame.body))
         elif kind is Kind.BYE:
             self.state = "closed"
             if header["why"] in FAREWELLS:
@@ -151,6 +155,15 @@ class Conversation:
         else:
             with self._table.lock:
                 self._take_greeting(kind, header, now)
+
+    def _take_roster(self, data: bytes) -> None:
+        known = self._table.newest.version
+        there = self._table.brought(data)
+        self._roster_there = max(self._roster_there, there)
+        if there <= known:  # two that cross are no fault, but a signature costs more than a parcel
+            self._old_rosters += 1
+            if self._old_rosters > _MOST_OLD_ROSTERS:
+                raise FrameError("out_of_turn", "rosters that are known")
 
     def _take_parcel(self, frame: Frame) -> None:
         receiver = self.receiver

@@ -152,6 +152,11 @@ class LinkTable:
         if current:
             self._went_down(peer, conversation.edges, why if linked else "removed")
 
+    def passed(self, peer: str) -> int:
+        """How many parcels were exchanged with a peer, in both directions."""
+        with self.lock:
+            return sum(edge.frames["acked"] + edge.frames["applied"] for edge in self._edges(peer))
+
     def not_reached(self, peer: str, why: str) -> None:
         """A peer was dialled without success."""
         with self.lock:

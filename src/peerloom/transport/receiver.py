@@ -50,6 +50,7 @@ class Receiver:
         self._coming: Arrival | None = None  # a parcel of which parts are still missing
         self._granted = 0  # ordered parcels that the sender may still send
         self._seen = 0  # the number of the last frame that was dealt with
+        self.dropped = False  # whether a parcel was let go unanswered, for want of a link
 
     def greeted(self, incarnation: int) -> None:
         """This is the process that speaks from now on."""
@@ -190,6 +191,7 @@ class Receiver:
     def _refuse(self, header: dict[str, Any], size: int, why: str) -> bytes:
         if not header.get("ask", True):
             if why == "no_link":
+                self.dropped = True
                 return b""
             # What follows must not overtake it: over a new connection it is sent again, asks, and is counted.
             raise ConnectionError(f"refused unasked: {why}")
