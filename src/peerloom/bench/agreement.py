@@ -33,8 +33,9 @@ def check(name: str, case: Case) -> dict[str, float]:
         found[who] = _difference(loop.rows, simulator.now.x, x0)
         if not found[who] <= _TOLERANCE:
             raise PeerloomError(
-                f"bench {name}: after one round the {who} loop and the simulator differ by {found[who]:.2g} of the "
-                f"round's change; {_TOLERANCE:g} is allowed. One of them is wrong: find it before you trust any timing."
+                f"bench {name}: after one round the {who} loop and the simulator differ by "
+                f"{found[who]:.2g} of the round's change; {_TOLERANCE:g} is allowed. One of them "
+                "is wrong: find it before you trust any timing."
             )
     return found
 

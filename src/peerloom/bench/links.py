@@ -42,7 +42,8 @@ _ANSWER = 16  # bytes
 def links(sizes: Sizes = SIZES) -> dict[str, tuple[float, float]]:
     """Milliseconds per frame, median: over a link with all its checks, and over a bare TLS socket. By size.
 
-    One frame goes this way, the next the other: where a machine is now fast, now slow, both have the same of it.
+    One frame goes this way, the next the other: where a machine is now fast, now slow, both have
+    the same of it.
     """
     pair = Experiment(ring(2), Classification("softmax", blobs(samples=20)), DGD(lr=0.1), rounds=1)
     found = {}

@@ -45,14 +45,14 @@ class Machine:
 class Work:
     """What a round cannot do without, when nothing is computed or moved twice.
 
-    Floating-point operations: forward and backward of one batch per client, as torch counts matrix products and
-    convolutions (for softmax two products, 4 * batch * inputs * outputs); 2 n for every link and every own weight in
-    mixing; 2 n per client for the step.
+    Floating-point operations: forward and backward of one batch per client, as torch counts matrix
+    products and convolutions (for softmax two products, 4 * batch * inputs * outputs); 2 n for
+    every link and every own weight in mixing; 2 n per client for the step.
 
-    Bytes, of 4 per number: samples are read from the data and written as a batch (the products then find it in cache);
-    x is read and g written by the gradient; x is read and the mixed rows are written by mixing. So 2 * batch * inputs
-    + 4 n per client. Activations are not counted, nor neighbours' rows read again. A small round may live in cache and
-    beat this.
+    Bytes, of 4 per number: samples are read from the data and written as a batch (the products then
+    find it in cache); x is read and g written by the gradient; x is read and the mixed rows are
+    written by mixing. So 2 * batch * inputs + 4 n per client. Activations are not counted, nor
+    neighbours' rows read again. A small round may live in cache and beat this.
     """
 
     flops: float

@@ -19,7 +19,8 @@ _TURN = 50  # rounds timed together; the fastest turn counts, with its own parts
 def overhead(seconds: float) -> dict[str, float]:
     """Milliseconds of a round, and of its three kernels, timed inside the very same rounds.
 
-    Kernels timed apart, on inputs that stay in cache, are faster than in a round, and the port would be blamed for it.
+    Kernels timed apart, on inputs that stay in cache, are faster than in a round, and the port
+    would be blamed for it.
     """
     simulator = Simulator(experiment(CASES[OVERHEAD_CASE]))
     for _ in range(_TURN):

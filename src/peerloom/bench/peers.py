@@ -28,8 +28,8 @@ from .processes import torch_alone
 __all__ = ["CROWD", "RING", "between_peers", "crowd", "parts_of_a_round"]
 
 RING, CROWD = 10, 64
-# Rounds in all, and those before the clock starts. Evaluations tell the time, but to judge a model costs as much as two or
-# three rounds: so there is none in between.
+# Rounds in all, and those before the clock starts. Evaluations tell the time, but to judge a model
+# costs as much as two or three rounds: so there is none in between.
 _ROUNDS, _WARM = 1000, 500
 _CROWD_ROUNDS, _CROWD_WARM = 200, 100
 

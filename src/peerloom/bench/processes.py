@@ -64,7 +64,8 @@ def _probe() -> None:
 def _peak() -> float:
     """GB.
 
-    On Linux from /proc: getrusage's ru_maxrss survives exec, so that a child would report its large parent's peak.
+    On Linux from /proc: getrusage's ru_maxrss survives exec, so that a child would report its large
+    parent's peak.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -16,8 +16,8 @@ _MOST = 200
 def interleaved(contenders: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, float]:
     """Milliseconds per call of each contender, the best of several turns that fill about `seconds` in all.
 
-    Noise only ever adds time, so the least is the closest to the truth; and because turns alternate, a slow spell of
-    the machine hits all contenders alike.
+    Noise only ever adds time, so the least is the closest to the truth; and because turns
+    alternate, a slow spell of the machine hits all contenders alike.
     """
     calls: dict[str, int] = {}
     for name, call in contenders.items():

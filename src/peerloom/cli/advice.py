@@ -19,8 +19,9 @@ _COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
 _ROUNDS = (
-    "Leaves: of the expected squared disagreement, at the most; all on: the same if every link always fired. To agree: "
-    "until it is a millionth, so that models are a thousand times closer. Sent and delay: on average per round."
+    "Leaves: of the expected squared disagreement, at the most; all on: the same if every link "
+    "always fired. To agree: until it is a millionth, so that models are a thousand times closer. "
+    "Sent and delay: on average per round."
 )
 
 
@@ -108,7 +109,8 @@ def _network(a: Advice) -> Iterator[Text]:
         "bipartite" if s.bipartite else "not bipartite",
     ]
     yield Text(
-        f"{degrees} {'neighbour' if degrees == '1' else 'neighbours'} each{mean}; {', '.join(facts)}."
+        f"{degrees} {'neighbour' if degrees == '1' else 'neighbours'} each{mean}; "
+        f"{', '.join(facts)}."
     )
     for one in a.matrices:
         layer = "" if one.layer == "peers" else f" of layer {one.layer}"
@@ -244,8 +246,9 @@ def _steps(a: Advice) -> Iterator[str]:
     if c.exact is not None:
         e = c.exact
         yield (
-            f"Floor, exactly: |mean model - optimum|^2 = {number(e.error)} (of it bias {number(e.bias)}), consensus error "
-            f"{number(e.consensus)}, loss above the optimum {number(e.excess)}."
+            f"Floor, exactly: |mean model - optimum|^2 = {number(e.error)} (of it bias "
+            f"{number(e.bias)}), consensus error {number(e.consensus)}, loss above the optimum "
+            f"{number(e.excess)}."
         )
     yield from (f"Note: {note}." for note in c.notes)
 
@@ -263,7 +266,8 @@ def _help(shown: Sequence[Advice]) -> Iterator[Text]:
             said.append(f"new links: {'; '.join(_change(one) for one in c.fresh)}")
         if c.weights is not None and 1 - c.weights > 1.02 * (1 - c.now):
             said.append(
-                f"better weights than these: {_rate(c.weights)} (--json has them, graphs.from_matrix takes them)"
+                f"better weights than these: {_rate(c.weights)} (--json has them, "
+                "graphs.from_matrix takes them)"
             )
         if said:
             yield Text(

@@ -24,7 +24,7 @@ def told(file: Path, exp: Experiment, about: dict[str, str]) -> str:
     text = f"{file}: {about['model']}, round {about['round']} of {about['rounds']}, {exp.problem.n} parameters"
     if has_statistics(exp):
         text += (
-            "\nThe statistics of its batch norm are not trained, so they are not in it: before use, run samples of your own "
-            "through the module in train() mode."
+            "\nThe statistics of its batch norm are not trained, so they are not in it: before "
+            "use, run samples of your own through the module in train() mode."
         )
     return text

@@ -24,7 +24,8 @@ def status_of(folder: Path) -> list[dict[str, Any]]:
     places = sorted(path.parent for path in Home.open(folder).state.glob("*/status.json"))
     if not places:
         raise DataError(
-            f"No run was ever started in {folder}. Start one: peerloom peer start FILE --folder {folder}"
+            f"No run was ever started in {folder}. Start one: peerloom peer start FILE --folder "
+            f"{folder}"
         )
     found = []
     for place in places:

@@ -29,8 +29,8 @@ def run_points(
 ) -> tuple[dict[str, list[Run]], list[PeerloomError]]:
     """Run every comparison into its folder, going on with what is there, and write a page for each that has curves.
 
-    Gives the runs of each, and the errors of those that diverged. `again` is what to do after an interruption. Nothing is
-    written before all comparisons are known to be right.
+    Gives the runs of each, and the errors of those that diverged. `again` is what to do after an
+    interruption. Nothing is written before all comparisons are known to be right.
     """
     for name, table in tables.items():
         same_or_new(places[name], table)
@@ -98,7 +98,8 @@ def same_or_new(place: Path, table: Table) -> None:
     file = place / EXPERIMENT
     if file.exists() and (there := read_file(file)) != table:
         raise ConfigError(
-            f"{place} holds runs of other settings: {_first_difference(there, table)}. Give another --out, or remove it."
+            f"{place} holds runs of other settings: {_first_difference(there, table)}. Give "
+            "another --out, or remove it."
         )
 
 

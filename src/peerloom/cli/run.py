@@ -57,7 +57,8 @@ def run_command(
     if resume is not None:
         if file or settings or seed is not None or out_dir:
             raise ConfigError(
-                "--resume goes on with a folder as it is: give no file, --set, --seed or --out with it."
+                "--resume goes on with a folder as it is: give no file, --set, --seed or --out "
+                "with it."
             )
         comparison, out = comparison_at(resume), resume
     else:
@@ -90,7 +91,8 @@ def carry_out(
 ) -> list[PeerloomError]:
     """Run every experiment into its folder, with bars; give the errors of those that diverged.
 
-    With `resume` what is done stays, and what was begun goes on. An interruption ends the program, and tells `again`.
+    With `resume` what is done stays, and what was begun goes on. An interruption ends the program,
+    and tells `again`.
     """
     prepare_process(
         keep_memory=False,
@@ -169,7 +171,8 @@ def prepare(
     out = out_dir or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(
-            f"{out} exists and is not empty. Give another --out, or go on with it by --resume {out}."
+            f"{out} exists and is not empty. Give another --out, or go on with it by --resume "
+            f"{out}."
         )
     out.mkdir(parents=True, exist_ok=True)
     (out / "experiment.toml").write_text(tomli_w.dumps(table), encoding="utf-8")

@@ -141,8 +141,8 @@ def _factors(settings: Sequence[str]) -> list[Factor]:
 def grid_points(grids: Sequence[str]) -> dict[str, list[str]]:
     """Every combination of the values of `a.b=1,2,3`, as settings; a comma within brackets belongs to its value.
 
-    >>> grid_points(["graph.radius=0.4,0.6", "seed=1"])
-    {'radius=0.4 seed=1': ['graph.radius=0.4', 'seed=1'], 'radius=0.6 seed=1': ['graph.radius=0.6', 'seed=1']}
+    >>> grid_points(["graph.radius=0.4,0.6", "seed=1"]) {'radius=0.4 seed=1': ['graph.radius=0.4',
+    'seed=1'], 'radius=0.6 seed=1': ['graph.radius=0.6', 'seed=1']}
     """
     if not grids:
         raise ConfigError(
@@ -154,7 +154,8 @@ def grid_points(grids: Sequence[str]) -> dict[str, list[str]]:
         values = _values(text)
         if not equals or not path or not all(values) or len(set(values)) < len(values):
             raise ConfigError(
-                f"--grid {grid}: write a.b=1,2,3 with different values, such as graph.radius=0.4,0.6."
+                f"--grid {grid}: write a.b=1,2,3 with different values, such as "
+                "graph.radius=0.4,0.6."
             )
         axes.append([(path, value) for value in values])
     short = _short([axis[0][0] for axis in axes])

@@ -1,19 +1,23 @@
 r"""How far the models are from each other, estimated by gossip: every peer learns it, and nobody sees all models.
 
-The consensus error is (1/m) sum_i |x_i - mean x|^2. Every peer shrinks its model to a short sketch s_i = S x_i, with one
-random linear S for all, so that distances stay what they are in the mean: each coordinate is added to one of k places with
-a random sign. (A count sketch: |S v|^2 has a standard deviation of about sqrt(2 / k) |v|^2; for n <= k S is the identity.)
-What travels are means. A peer adds to its value what has changed of its own, and pushes equal shares along its links:
+The consensus error is (1/m) sum_i |x_i - mean x|^2. Every peer shrinks its model to a short sketch
+s_i = S x_i, with one random linear S for all, so that distances stay what they are in the mean:
+each coordinate is added to one of k places with a random sign. (A count sketch: |S v|^2 has a
+standard deviation of about sqrt(2 / k) |v|^2; for n <= k S is the identity.) What travels are
+means. A peer adds to its value what has changed of its own, and pushes equal shares along its
+links:
 
     u_i = (s_i, d_i, 1)      d_i = |s_i - m_i|^2      m_i = the first part of value_i, divided by the last
 
     value_i <- value_i + u_i - u_i before + what came;      value_i / (1 + links) leaves along each link that is up
 
-Since sums over all peers are kept (`transport.sums`: under loss, doubling, crashes and restarts), every value divided by its
-last entry goes to the mean of all: m_i to the mean sketch, and the second part to the mean of d_i, the consensus error. It
-lags by some rounds, or a few seconds, while models move. Nothing of this touches a row, a parcel of the run or its account.
+Since sums over all peers are kept (`transport.sums`: under loss, doubling, crashes and restarts),
+every value divided by its last entry goes to the mean of all: m_i to the mean sketch, and the
+second part to the mean of d_i, the consensus error. It lags by some rounds, or a few seconds, while
+models move. Nothing of this touches a row, a parcel of the run or its account.
 
-References: push-sum, Kempe, Dobra, Gehrke, FOCS 2003; count sketch, Charikar, Chen, Farach-Colton, ICALP 2002.
+References: push-sum, Kempe, Dobra, Gehrke, FOCS 2003; count sketch, Charikar, Chen, Farach-Colton,
+ICALP 2002.
 """
 
 from __future__ import annotations

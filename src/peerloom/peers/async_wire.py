@@ -6,7 +6,8 @@ Per directed link the newest parcel replaces the one before, so what matters mus
     mass, pushed              sigma, the sum of all that was ever pushed; the receiver adds what is new in it, sigma - rho
     models, mixed             the model, and the sum of all that the link has moved: of the two rows the lower one owns the
     symmetrically             link, and for every new model it hears it moves a (x_j - x_i) to itself and says so; the other
-                              end moves the same the other way when it hears of it. So the mean stays, whatever is lost
+                              end moves the same the other way when it hears of it. So the mean
+                              stays, whatever is lost
 
 The sums are those of `transport.sums`, also for peers that go back to a checkpoint.
 """
@@ -131,8 +132,8 @@ class AsyncWire:
             ways = [link for link in post.links() if link.peer in peers and link.direction == "in"]
             if all(not link.up and link.since >= post.wait for link in ways):
                 raise PeerError(
-                    f"All workers of this hub are down, and round {tag[0]} needs one. Nothing is lost: start one, then this "
-                    "peer again."
+                    f"All workers of this hub are down, and round {tag[0]} needs one. Nothing is "
+                    "lost: start one, then this peer again."
                 )
             seen = post.wait_for_arrivals(seen, _LOOK)
 

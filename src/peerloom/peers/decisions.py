@@ -1,7 +1,7 @@
 """What a peer decided when something was not there in time, written down before it acts on it.
 
-A peer that starts again makes the same decisions in the round it was in, and the simulator can make them all once more. An
-ordinary run decides nothing, and writes nothing.
+A peer that starts again makes the same decisions in the round it was in, and the simulator can make
+them all once more. An ordinary run decides nothing, and writes nothing.
 """
 
 from __future__ import annotations

@@ -62,8 +62,9 @@ class Federation:
         """With `begin`, the peers go on with a run that others began: see `checkpoint`."""
         if leaves_data_to_sites(exp):
             raise ConfigError(
-                "The file leaves the data to every site (data 'own'), but here all rows start on one machine. Name data in "
-                "the file, or start each peer by itself: peerloom peer start FILE --data SAMPLES"
+                "The file leaves the data to every site (data 'own'), but here all rows start on "
+                "one machine. Name data in the file, or start each peer by itself: peerloom peer "
+                "start FILE --data SAMPLES"
             )
         check_stop(exp)
         prepared = prepare_process(
@@ -130,7 +131,8 @@ class Federation:
             for row, process in self._running.items():
                 if process.exitcode not in (None, 0):
                     raise PeerError(
-                        f"{self.homes[row].name} failed with exit code {process.exitcode}: {self._said(row)}"
+                        f"{self.homes[row].name} failed with exit code {process.exitcode}: "
+                        f"{self._said(row)}"
                     )
             if on_look is not None:
                 on_look(self.status())
@@ -232,8 +234,8 @@ class Federation:
         common = set.intersection(*(set(each) for each in parts))
         if not common:
             raise CheckpointError(
-                "There is no round after which every peer has a checkpoint with nothing under way. Let all go on to the "
-                "same round, without a deadline: `run(pause=ROUND)`."
+                "There is no round after which every peer has a checkpoint with nothing under way. "
+                "Let all go on to the same round, without a deadline: `run(pause=ROUND)`."
             )
         return Checkpoint.merge([each[max(common)] for each in parts])
 
@@ -302,8 +304,9 @@ def _names(exp: Experiment) -> list[str]:
 def _free_ports(count: int) -> list[int]:
     """Ports that are free now, all held at once so that none is given twice.
 
-    They lie below those that the system gives to whoever dials, and each process begins its search elsewhere: otherwise two
-    federations that start at the same time would be given the same, since peers listen only some seconds later.
+    They lie below those that the system gives to whoever dials, and each process begins its search
+    elsewhere: otherwise two federations that start at the same time would be given the same, since
+    peers listen only some seconds later.
     """
     first, found = os.getpid() * 251 + next(_founded) * 97, list[int]()
     with contextlib.ExitStack() as stack:
@@ -315,5 +318,6 @@ def _free_ports(count: int) -> list[int]:
             if len(found) == count:
                 return found
     raise PeerError(
-        f"{count} rows need a port each, but only {len(found)} of {_PORTS[0]} to {_PORTS[-1]} are free here."
+        f"{count} rows need a port each, but only {len(found)} of {_PORTS[0]} to {_PORTS[-1]} are "
+        "free here."
     )

@@ -76,12 +76,13 @@ class PeerFolder:
             )
         if any(path.exists() for path in self._paths()):
             raise CheckpointError(
-                f"No checkpoint in {self.path} can be read. Delete the folder; the peer must join anew."
+                f"No checkpoint in {self.path} can be read. Delete the folder; the peer must join "
+                "anew."
             )
         if any(self.path.glob("checkpoint-*.bin")):
             raise CheckpointError(
-                f"{self.path} holds a run of Peerloom 0.1, whose peers spoke another protocol. Finish it with that "
-                "version, or start a new run: delete this folder at every peer."
+                f"{self.path} holds a run of Peerloom 0.1, whose peers spoke another protocol. "
+                "Finish it with that version, or start a new run: delete this folder at every peer."
             )
         return None
 

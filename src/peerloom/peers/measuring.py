@@ -1,12 +1,14 @@
 """How able peers and links are, measured before the first round, and agreed on by all.
 
-Every peer times its own gradients and messages of the model's size to its neighbours. What it found goes into a table with
-a place for every client and link, which neighbours hand on to each other until nobody's has a gap. A place is filled by one
-peer only, so the greater of two tables' numbers is the known one, and it does not matter which table comes when, how often,
-or not at all because a newer one did. In the end all hold the same table, hence the same probabilities and the same coins.
+Every peer times its own gradients and messages of the model's size to its neighbours. What it found
+goes into a table with a place for every client and link, which neighbours hand on to each other
+until nobody's has a gap. A place is filled by one peer only, so the greater of two tables' numbers
+is the known one, and it does not matter which table comes when, how often, or not at all because a
+newer one did. In the end all hold the same table, hence the same probabilities and the same coins.
 
-All is relative to the fastest: what a gradient takes at the others' sites nobody knows when the file is written, and with a
-reference in it that is too short everyone would seldom act, with one that is too long nobody would seem slow.
+All is relative to the fastest: what a gradient takes at the others' sites nobody knows when the
+file is written, and with a reference in it that is too short everyone would seldom act, with one
+that is too long nobody would seem slow.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ def probes(exp: Experiment, plan: WirePlan) -> dict[int, Channel]:
 def measure(exp: Experiment, row: int, post: Transport, folder: Path, plan: WirePlan) -> Experiment:
     """The experiment with what all have measured. A peer that starts again finds what it measured in its folder.
 
-    What it found itself is written down before anyone hears of it, so that it never says two different things.
+    What it found itself is written down before anyone hears of it, so that it never says two
+    different things.
     """
     file = folder / FILE
     mine = seconds_in(file, exp.graph) if file.exists() else np.zeros(_places(exp.graph))
@@ -104,8 +107,9 @@ def check_measured(exp: Experiment) -> None:
         every.add_edges_from(zip(links.src.tolist(), links.dst.tolist(), strict=True))
     if exp.measures and not nx.is_strongly_connected(every):
         raise ConfigError(
-            f"On graph '{exp.graph.name}' some never hear, not even over others, how able everyone is, so resources cannot "
-            "be measured. Use a strongly connected graph, or give probabilities, as in Bernoulli."
+            f"On graph '{exp.graph.name}' some never hear, not even over others, how able everyone "
+            "is, so resources cannot be measured. Use a strongly connected graph, or give "
+            "probabilities, as in Bernoulli."
         )
 
 
@@ -190,8 +194,8 @@ def _still_there(post: Transport) -> None:
     for link in post.links():
         if not link.up and link.since >= post.wait:
             raise PeerError(
-                f"{link.name} is down, and how able it is must be measured before the first round. Nothing is lost: start "
-                "it, then this peer again."
+                f"{link.name} is down, and how able it is must be measured before the first round. "
+                "Nothing is lost: start it, then this peer again."
             )
 
 

@@ -154,8 +154,9 @@ class MetricsPage:
         host, port = parse_address(address)
         if not _is_loopback(host):
             raise ConfigError(
-                f"--metrics {address}: metrics are plain text, so they are served on this machine only, for example at "
-                "127.0.0.1:9464. To read them from elsewhere, put a proxy with TLS before it."
+                f"--metrics {address}: metrics are plain text, so they are served on this machine "
+                "only, for example at 127.0.0.1:9464. To read them from elsewhere, put a proxy "
+                "with TLS before it."
             )
 
         class Page(BaseHTTPRequestHandler):

@@ -39,8 +39,8 @@ _NO_NEWS = 2**62  # more than ever arrive: to let a little time pass
 def check_stop(exp: Experiment) -> None:
     """Refuse until_delay and until_settled: nobody between peers could judge them."""
     StopRule.of(exp).check_rounds_only(
-        "it depends on all rows, and a peer knows its own. Leave it out and give `rounds`; `peerloom run` tells how many a "
-        "simulated run takes until then."
+        "it depends on all rows, and a peer knows its own. Leave it out and give `rounds`; "
+        "`peerloom run` tells how many a simulated run takes until then."
     )
 
 
@@ -163,8 +163,8 @@ class PeerRun:
                 text = f"The checkpoint after round {done.t} cannot be written ({error.strerror or error})"
                 if attempt == _ATTEMPTS:
                     raise PeerError(
-                        f"{text}, tried {attempt} times, in {self._folder.path}. Older ones are whole: make room, then "
-                        "start this peer again. Neighbours wait for it."
+                        f"{text}, tried {attempt} times, in {self._folder.path}. Older ones are "
+                        "whole: make room, then start this peer again. Neighbours wait for it."
                     ) from error
                 _log.warning("%s; trying again.", text)
                 time.sleep(_PAUSE)

@@ -22,15 +22,15 @@ def leaves_data_to_sites(exp: Experiment) -> bool:
 def with_samples(exp: Experiment, row: int, source: str, label: str = "") -> Experiment:
     """The experiment with this site's samples in the place that the file has for them; its hash stays what it was.
 
-    `source` is a .csv or .npz file, or module:function. Without a source, an experiment that names its data, or a row that
-    needs none, stays as it is.
+    `source` is a .csv or .npz file, or module:function. Without a source, an experiment that names
+    its data, or a row that needs none, stays as it is.
     """
     problem = exp.problem
     if not source:
         if leaves_data_to_sites(exp) and row < exp.graph.clients:
             raise ConfigError(
-                "The file leaves the data to every site (data 'own'). Give this site's: --data FILE.csv, --data FILE.npz or "
-                "--data module:function"
+                "The file leaves the data to every site (data 'own'). Give this site's: --data "
+                "FILE.csv, --data FILE.npz or --data module:function"
             )
         return exp
     if not isinstance(problem, Classification) or not problem.data.of_site:
@@ -59,5 +59,6 @@ def _load(place: Dataset, source: str, label: str) -> Dataset:
     if isinstance(made, tuple) and len(made) in (2, 4):
         return Dataset.of(*made)
     raise DataError(
-        f"--data {source} gave {type(made).__name__}; it must return a Dataset, or arrays: x, y or x, y, test_x, test_y."
+        f"--data {source} gave {type(made).__name__}; it must return a Dataset, or arrays: x, y or "
+        "x, y, test_x, test_y."
     )

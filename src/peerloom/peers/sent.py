@@ -22,10 +22,11 @@ class Sent(NamedTuple):
 class SentLog:
     """For each receiver its last `keep` parcels that were acknowledged, and all that were not, in the order of sending.
 
-    A receiver that goes back to a checkpoint may need what it had acknowledged since then once more: that is counted in
-    parcels, not in rounds, so it holds however seldom a link fires and however long the receiver is away. A parcel that is
-    still under way is never forgotten: after a crash here nobody else has it. What an earlier process sent counts as what
-    this one sends, so any number of restarts leaves the log as long as it was.
+    A receiver that goes back to a checkpoint may need what it had acknowledged since then once
+    more: that is counted in parcels, not in rounds, so it holds however seldom a link fires and
+    however long the receiver is away. A parcel that is still under way is never forgotten: after a
+    crash here nobody else has it. What an earlier process sent counts as what this one sends, so
+    any number of restarts leaves the log as long as it was.
     """
 
     def __init__(self, keep: int) -> None:

@@ -3,9 +3,9 @@
     [code.allow]
     "hearts:net" = "SHA-256 of the file that holds the module"
 
-A module is looked for in the peer's folder `code`, then among installed packages; never in the working
-directory. It is found without importing anything, and what runs of a file in `code` are the very bytes that
-were compared with the hash.
+A module is looked for in the peer's folder `code`, then among installed packages; never in the
+working directory. It is found without importing anything, and what runs of a file in `code` are the
+very bytes that were compared with the hash.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class SiteCode:
             isinstance(value, str) for value in allow.values()
         ):
             raise ConfigError(
-                f"{self._file}: code.allow must be a table of names with the SHA-256 of their files."
+                f"{self._file}: code.allow must be a table of names with the SHA-256 of their "
+                "files."
             )
         return allow
 
@@ -73,7 +74,8 @@ class SiteCode:
         allowed = self.allowed
         if name not in allowed:
             raise ConfigError(
-                f"{self._file} does not allow '{name}'. It allows: {', '.join(allowed) or 'nothing'}."
+                f"{self._file} does not allow '{name}'. It allows: "
+                f"{', '.join(allowed) or 'nothing'}."
             )
         self._write({other: value for other, value in allowed.items() if other != name})
 
@@ -81,14 +83,16 @@ class SiteCode:
         """Load what an experiment file names, if the site allows it."""
         if name not in (allowed := self.allowed):
             raise ConfigError(
-                f"the experiment wants to run code of its own, '{name}', which this site does not allow. Read that code; if "
-                f"you trust it, put it into {self._code} and say: peerloom peer allow {name}"
+                f"the experiment wants to run code of its own, '{name}', which this site does not "
+                f"allow. Read that code; if you trust it, put it into {self._code} and say: "
+                f"peerloom peer allow {name}"
             )
         found = self._find(name)
         if found.sha256 != allowed[name]:
             raise ConfigError(
-                f"{found.file} has changed since this site allowed '{name}' (SHA-256 {found.sha256[:16]}... in place of "
-                f"{allowed[name][:16]}...). Read it again; if you trust it, say: peerloom peer allow {name}"
+                f"{found.file} has changed since this site allowed '{name}' (SHA-256 "
+                f"{found.sha256[:16]}... in place of {allowed[name][:16]}...). Read it again; if "
+                f"you trust it, say: peerloom peer allow {name}"
             )
         module, _, attribute = name.partition(":")
         return getattr(self._load(module, found), attribute)

@@ -57,8 +57,8 @@ def only_experiment(file: Path, data: bytes | None = None) -> Experiment:
     ).experiments
     if len(found) != 1:
         raise ConfigError(
-            f"{file} holds {len(found)} runs (algorithms times seeds), and peers run one. "
-            "Write a file with one algorithm and one seed; `peerloom up` takes them one after the other."
+            f"{file} holds {len(found)} runs (algorithms times seeds), and peers run one. Write a "
+            "file with one algorithm and one seed; `peerloom up` takes them one after the other."
         )
     return found[0]
 
@@ -66,7 +66,8 @@ def only_experiment(file: Path, data: bytes | None = None) -> Experiment:
 def signed_experiment(home: Home, file: Path, code: Loader) -> Experiment:
     """The experiment of a file that the founder signed, byte by byte; code that it names is loaded by `code` alone.
 
-    A run that began before the founder signed the next experiment may be gone on with: the roster of that time names it.
+    A run that began before the founder signed the next experiment may be gone on with: the roster
+    of that time names it.
     """
     data, roster = read_bytes(file), home.roster
     began = (path.read_bytes() for path in sorted(home.state.glob("*/began.json")))
@@ -89,8 +90,9 @@ def check_roster(roster: Roster, exp: Experiment) -> None:
     members, graph = roster.members, exp.graph
     if roster.spec and roster.spec != spec_hash(exp):
         raise ConfigError(
-            f"The founder signed experiment {roster.spec[:12]} in the roster, but this file is {spec_hash(exp)[:12]}. Take "
-            "the file that was agreed on (`peerloom peer kit open` brings it), or ask the founder to sign this one."
+            f"The founder signed experiment {roster.spec[:12]} in the roster, but this file is "
+            f"{spec_hash(exp)[:12]}. Take the file that was agreed on (`peerloom peer kit open` "
+            "brings it), or ask the founder to sign this one."
         )
     if len(members) != graph.rows:
         raise ConfigError(
@@ -104,8 +106,8 @@ def check_roster(roster: Roster, exp: Experiment) -> None:
     }
     if wanted != {(link.source, link.target, link.layer) for link in roster.links}:
         raise ConfigError(
-            "The links of the roster are not those of the experiment's graph. The founder sets them with "
-            "`peerloom peer roster graph FILE` and sends the roster to all."
+            "The links of the roster are not those of the experiment's graph. The founder sets "
+            "them with `peerloom peer roster graph FILE` and sends the roster to all."
         )
 
 
@@ -115,8 +117,9 @@ def check_deadline(exp: Experiment, deadline: float | None) -> None:
     bears = needs.links == "any" and ("part" in needs.accepts or needs.keeps_mean)
     if deadline is not None and not bears:
         raise ConfigError(
-            f"{type(exp.algorithm).__name__} needs every message of every round, and cannot go on without those who are "
-            "late. Leave the deadline out, or use DSpodFL, SpodGT, Depositum, MLLSGD or PaME."
+            f"{type(exp.algorithm).__name__} needs every message of every round, and cannot go on "
+            "without those who are late. Leave the deadline out, or use DSpodFL, SpodGT, "
+            "Depositum, MLLSGD or PaME."
         )
 
 
@@ -125,11 +128,13 @@ def check_free(exp: Experiment) -> None:
     needs, name = exp.algorithm.needs, type(exp.algorithm).__name__
     if needs.links != "any":
         raise ConfigError(
-            f"{name} needs every message of every round: its peers must wait for each other. Leave --free out."
+            f"{name} needs every message of every round: its peers must wait for each other. Leave "
+            "--free out."
         )
     if exp.message.fit not in ("whole", "rounded"):
         raise ConfigError(
-            f"Where peers wait for nobody rows travel whole, so {exp.message!r} cannot be used. Use Dense."
+            f"Where peers wait for nobody rows travel whole, so {exp.message!r} cannot be used. "
+            "Use Dense."
         )
 
 
@@ -280,7 +285,8 @@ def serve(
     except OSError as error:
         log.say(
             "error",
-            f"error: {error}. What was written before is whole: mend that, then start this peer again.",
+            f"error: {error}. What was written before is whole: mend that, then start this peer "
+            "again.",
         )
         return PeerError.exit_code
     return 0

@@ -31,16 +31,18 @@ Place = tuple[int, int, int]  # row, round, mix_index
 class SyncWire:
     """Sends and takes the parcels of synchronous rounds: every parcel arrives, in order, exactly once.
 
-    Who sends in which round both ends know from the schedule, so silence needs no message. Without a deadline a neighbour is
-    waited for until its link has been down for longer than the transport waits; then the peer stops, with all it has. With a
-    deadline the round goes on without those who are late, and what they sent is handed over when it comes, so that no mass
-    is lost. Such decisions are written to the journal before anything follows from them.
+    Who sends in which round both ends know from the schedule, so silence needs no message. Without
+    a deadline a neighbour is waited for until its link has been down for longer than the transport
+    waits; then the peer stops, with all it has. With a deadline the round goes on without those who
+    are late, and what they sent is handed over when it comes, so that no mass is lost. Such
+    decisions are written to the journal before anything follows from them.
 
-    Where the mean must stay, both ends of a link move or neither: a row that sent j nothing is deaf to j in that mixing, and
-    a row that missed what j sent keeps what it sent itself (`_own`), to move by the difference when it comes.
+    Where the mean must stay, both ends of a link move or neither: a row that sent j nothing is deaf
+    to j in that mixing, and a row that missed what j sent keeps what it sent itself (`_own`), to
+    move by the difference when it comes.
 
-    `began` is the roster with which the run began: its members are the rows. A link that a newer one takes away is silent
-    from then on, where the rule can bear that; otherwise the peer stops.
+    `began` is the roster with which the run began: its members are the rows. A link that a newer
+    one takes away is silent from then on, where the rule can bear that; otherwise the peer stops.
     """
 
     def __init__(
@@ -80,8 +82,8 @@ class SyncWire:
     def resume(self, t: int, memory: Memory) -> None:
         """Go on after round t: what neighbours may lack is sent again, what is still owed to this peer is taken late.
 
-        Earlier processes may have reached a later round. Neighbours have seen what they did in those rounds, so they are
-        done as they were done then.
+        Earlier processes may have reached a later round. Neighbours have seen what they did in
+        those rounds, so they are done as they were done then.
         """
         self._first, self._again = t + 1, max(t + 1, reached_in(memory))
         self._roster_seen = (self._post.offered() or self._post.roster).version
@@ -98,7 +100,8 @@ class SyncWire:
     def memory(self, t: int) -> Callable[[], Pieces]:
         """What a checkpoint after round t must hold of the wire; put together only when one is written."""
         own = [((row, *tag), body) for (row, tag), body in self._own.items()]
-        # What was sent up to round t stays in the log for many rounds more: no need to list it in every one.
+        # What was sent up to round t stays in the log for many rounds more: no need to list it in
+        # every one.
         return lambda: (
             _stacked("sent", [(e[:3], e.body) for e in self._log.until(t)]) | _stacked("own", own)
         )
@@ -115,7 +118,8 @@ class SyncWire:
             for k, (to, body) in enumerate(zip(links.dst[out].tolist(), bodies, strict=True)):
                 if ("untold", to) in gone:
                     acked[k] = False
-                # An earlier process may have sent for this round: then nothing is held back that is not written down.
+                # An earlier process may have sent for this round: then nothing is held back that is
+                # not written down.
                 elif ("held", to) in before or (
                     not known and tag[0] > self._again and self._crowded(to)
                 ):
@@ -192,7 +196,8 @@ class SyncWire:
     def _check_missing(self, round: int, row: int, answer: Skipped | None) -> None:
         """Refuse to go on without what this row should have sent, where that cannot be right."""
         peer, name = self._peers[row], self._began.members[row].name
-        # What was sent for later rounds, and is known to neighbours, followed from what came in those that are done again.
+        # What was sent for later rounds, and is known to neighbours, followed from what came in
+        # those that are done again.
         binding = self._first < round <= self._again and not self._plan.outlasts
         if self._post.closed("in", peer):
             self._plan.check_outlasts(name)
@@ -204,13 +209,14 @@ class SyncWire:
             ]
             refused = f" Neighbours refuse this peer: {', '.join(words)}." if words else ""
             raise PeerError(
-                f"{name} is down, and round {round} needs it.{refused} Nothing is lost: start it, then this peer again. "
-                "With a deadline, rounds go on without those who are late."
+                f"{name} is down, and round {round} needs it.{refused} Nothing is lost: start it, "
+                "then this peer again. With a deadline, rounds go on without those who are late."
             )
         elif (self._deadline is None or binding) and not self._plan.outlasts:
             why = (
-                f"{name} no longer has what it sent for round {round}: this peer went back too far, to an old checkpoint, "
-                f"and {self._plan.rule} needs every message. Let all begin anew: remove this run's folder below state."
+                f"{name} no longer has what it sent for round {round}: this peer went back too "
+                f"far, to an old checkpoint, and {self._plan.rule} needs every message. Let all "
+                "begin anew: remove this run's folder below state."
             )
             self._post.halt(why, "too_far_behind")
             raise PeerError(why)
@@ -308,7 +314,8 @@ class SyncWire:
         if self._deadline is None:
             self._post.settle([under_way[0]], _LONG)
             return False
-        # What is sent again after a start is no sign of a slow neighbour: it gets one deadline's time to take all of it.
+        # What is sent again after a start is no sign of a slow neighbour: it gets one deadline's
+        # time to take all of it.
         repeated = self._repeated.pop(peer, None)
         return (
             repeated is None

@@ -17,8 +17,8 @@ _EVERY = 0.5  # seconds between two looks
 class RosterWatch(Background):
     """What an operator puts into the folder reaches the links, what neighbours bring is kept in the folder.
 
-    A rule that cannot go on without those who were taken away is stopped everywhere, not only beside them: otherwise the
-    others would wait for peers that have stopped.
+    A rule that cannot go on without those who were taken away is stopped everywhere, not only
+    beside them: otherwise the others would wait for peers that have stopped.
     """
 
     def __init__(self, home: Home, post: Transport, plan: WirePlan, began: Roster) -> None:

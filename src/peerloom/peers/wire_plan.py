@@ -24,10 +24,11 @@ AHEAD = 8  # parcels that may be on their way to one neighbour before this peer 
 class WirePlan:
     """What a run looks like on the wire: what travels in each mixing of a round, and how peers wait for each other.
 
-    `flows`: models are mixed symmetrically, so that peers which do not wait must move differences to keep the mean.
-    `keeps_mean`: they must do so also where a message is late, since the rule counts on it.
-    `outlasts`: the rule sends models and remembers nothing of its neighbours, so that one may go for good, and its link is
-    silent from then on. Trackers and copies would count on it for ever.
+    `flows`: models are mixed symmetrically, so that peers which do not wait must move differences
+    to keep the mean. `keeps_mean`: they must do so also where a message is late, since the rule
+    counts on it. `outlasts`: the rule sends models and remembers nothing of its neighbours, so that
+    one may go for good, and its link is silent from then on. Trackers and copies would count on it
+    for ever.
     """
 
     rule: str
@@ -75,9 +76,10 @@ class WirePlan:
         """Refuse to go on without a peer that was taken from the roster, under a rule that counts on it."""
         if not self.outlasts:
             raise PeerError(
-                f"The founder took {name}, or a link with it, from the roster, and {self.rule} cannot go on without: what "
-                "it remembers of the others would be wrong from now on. What this peer has is kept. Agree on an experiment "
-                "for those who stay (`peerloom peer roster graph FILE` at the founder) and start that."
+                f"The founder took {name}, or a link with it, from the roster, and {self.rule} "
+                "cannot go on without: what it remembers of the others would be wrong from now on. "
+                "What this peer has is kept. Agree on an experiment for those who stay (`peerloom "
+                "peer roster graph FILE` at the founder) and start that."
             )
 
     @property

@@ -23,8 +23,8 @@ def allow(
 ) -> None:
     """Allow code that an experiment names, as its file is now. Read it first: it runs with all rights of this peer.
 
-    The module is looked for in the peer's folder `code`, then among installed packages. If the file changes later, it must
-    be allowed again.
+    The module is looked for in the peer's folder `code`, then among installed packages. If the file
+    changes later, it must be allowed again.
     """
     from ...errors import ConfigError
     from ...peers.site_code import SiteCode
@@ -33,7 +33,8 @@ def allow(
     site = SiteCode(Home.open(folder).folder)
     if remove and not name:
         raise ConfigError(
-            "Which permission is to be taken back? Name it: peerloom peer allow module:Name --remove"
+            "Which permission is to be taken back? Name it: peerloom peer allow module:Name "
+            "--remove"
         )
     if remove:
         site.forbid(name)

@@ -99,7 +99,8 @@ def invite(
         from ...errors import PeerError
 
         raise PeerError(
-            f"Nobody came within {wait:.0f} s. The invitation stays good; wait again, or take the answer as a file."
+            f"Nobody came within {wait:.0f} s. The invitation stays good; wait again, or take the "
+            "answer as a file."
         )
     newcomer = roster.members[-1]
     text = (

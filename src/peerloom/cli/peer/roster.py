@@ -118,8 +118,8 @@ def roster_graph(
     graph = exp.graph
     if graph.rows != len(roster.members):
         raise ConfigError(
-            f"The graph of {file} has {graph.rows} rows, but the roster has {len(roster.members)} members. "
-            "Invite the rest, or change the graph."
+            f"The graph of {file} has {graph.rows} rows, but the roster has {len(roster.members)} "
+            "members. Invite the rest, or change the graph."
         )
     ids = [member.id for member in roster.members]
     links = [

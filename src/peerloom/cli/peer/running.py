@@ -139,7 +139,8 @@ def stop(
     while any(is_locked(place) for place in running):
         if time.monotonic() > end:
             raise PeerError(
-                f"The peer has not ended within {wait:.0f} s. It may be writing a large checkpoint; wait longer."
+                f"The peer has not ended within {wait:.0f} s. It may be writing a large "
+                "checkpoint; wait longer."
             )
         time.sleep(0.1)
     err.print("Stopped. The same start command goes on from here.", highlight=False)

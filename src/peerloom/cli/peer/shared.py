@@ -59,7 +59,8 @@ def founder_of(home: Home, given: str) -> str:
         )
     if not (home.founder or given):
         raise PeerError(
-            "Whose signature is to be believed? Give the founder's id, as the founder told it to you: --founder ID"
+            "Whose signature is to be believed? Give the founder's id, as the founder told it to "
+            "you: --founder ID"
         )
     return home.founder or given
 
