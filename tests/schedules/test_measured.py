@@ -16,8 +16,15 @@ from peerloom.core import Draws
 from peerloom.errors import ConfigError
 from peerloom.peers.federation import Federation
 from peerloom.peers.folder import PeerFolder
-from peerloom.peers.measuring import FILE, check_measured, known, measure, probes, seconds_in
 from peerloom.peers.peer import PeerRun
+from peerloom.peers.resources import (
+    FILE,
+    check_measurable,
+    measure_resources,
+    probe_channels,
+    read_seconds,
+    restore_resources,
+)
 from peerloom.peers.start import run_folder
 from peerloom.peers.wire_plan import WirePlan
 from peerloom.runs import RunFolder
@@ -149,9 +156,9 @@ def test_where_not_all_hear_of_all_it_is_refused():
         schedule=Measured(),
     )
     with pytest.raises(ConfigError, match="strongly connected"):
-        check_measured(exp)
-    check_measured(experiment("SpodGT", **MEASURED))
-    check_measured(experiment("MLLSGD", **MEASURED))
+        check_measurable(exp)
+    check_measurable(experiment("SpodGT", **MEASURED))
+    check_measurable(experiment("MLLSGD", **MEASURED))
 
 
 # -- between peers, in memory
@@ -161,13 +168,13 @@ def run_measured(exp, identities, folder, seed, crashes, deadline=None):
     roster = roster_for(exp.graph, identities)
     ids = [member.id for member in roster.members]
     plan = WirePlan.of(exp, deadline)
-    run = RunIdentity("test", spec_hash(exp), plan.channels | probes(exp, plan))
+    run = RunIdentity("test", spec_hash(exp), plan.channels | probe_channels(exp, plan))
     network = MemoryNetwork(roster, run, seed, SLOW, plan.settings(Settings(wait=600.0)))
 
     def program(row):
         def go(post):
             keep = PeerFolder(folder / str(row), spec_hash(exp))
-            found = measure(exp, row, post, keep.path, plan)
+            found = measure_resources(exp, row, post, keep.path, plan)
             return PeerRun(found, row, post, keep, plan).run()
 
         return go
@@ -188,10 +195,10 @@ def run_measured(exp, identities, folder, seed, crashes, deadline=None):
 def test_all_agree_on_one_table_whoever_crashes(seed, crashes, name, identities, tmp_path_factory):
     exp, folder = experiment(name, rounds=12, **MEASURED), tmp_path_factory.mktemp("measured")
     results = run_measured(exp, identities, folder, seed, crashes)
-    tables = [seconds_in(folder / str(row) / FILE, exp.graph) for row in range(exp.graph.rows)]
+    tables = [read_seconds(folder / str(row) / FILE, exp.graph) for row in range(exp.graph.rows)]
     assert tables[0].all()
     assert all(np.array_equal(tables[0], table) for table in tables)
-    check_same(known(exp, folder / "0"), results)
+    check_same(restore_resources(exp, folder / "0"), results)
 
 
 # -- between processes
@@ -226,12 +233,12 @@ def test_the_slow_one_acts_seldom_and_the_record_runs_again(tmp_path):
         federation.start(3)
         wait_for((place / FILE).exists)
         federation.kill(1)
-        told = seconds_in(place / FILE, exp.graph)
+        told = read_seconds(place / FILE, exp.graph)
         federation.start(1)
         federation.wait()
     federation.collect()
-    assert np.array_equal(seconds_in(place / FILE, exp.graph)[told > 0], told[told > 0])
-    found = known(federation.exp, place)
+    assert np.array_equal(read_seconds(place / FILE, exp.graph)[told > 0], told[told > 0])
+    found = restore_resources(federation.exp, place)
     able = found.schedule.bind(exp.graph, Draws(exp.seed)).node_probability(1)
     assert able[3] < 0.5 * able[:3].min()
     assert able.max() == 1.0

@@ -1,4 +1,4 @@
-"""How fast simulator and peers are, against what people write by hand and what the machine can do at best."""
+"""The speed of simulator and peers, as ratios to loops by hand and to the machine's bound."""
 
 from .runner import BETWEEN_PROCESSES, run
 from .tables import render

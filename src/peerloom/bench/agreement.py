@@ -1,4 +1,4 @@
-"""A benchmark of wrong code is worthless: from one start and one batch, all contenders must reach the same models."""
+"""Check that all contenders compute the same: one start, one batch, the same models."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .contenders import NumpyLoop, PapersLoop, Simulator
 
 __all__ = ["check"]
 
-_TOLERANCE = 1e-4  # of the change a round makes; single precision in another order of summing stays well below
+_TOLERANCE = 1e-4  # of a round's change; float32 sums in another order stay well below
 
 
 def check(name: str, case: Case) -> dict[str, float]:
-    """The relative difference of each loop from the simulator after one round; raises where it is not rounding."""
+    """Return each loop's relative difference from the simulator; refuse more than rounding."""
     x0 = rows_apart(experiment(case))
     exp = experiment(case, x0)
     assert isinstance(exp.problem, Classification)
@@ -41,5 +41,5 @@ def check(name: str, case: Case) -> dict[str, float]:
 
 
 def _difference(x: Tensor, y: Tensor, start: Tensor) -> float:
-    """Relative to the change and not to the models, so that a round that does nothing does not pass."""
+    """Return a difference relative to the change: a round that does nothing does not pass."""
     return float(torch.linalg.norm(x - y) / torch.linalg.norm(y - start))

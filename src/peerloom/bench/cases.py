@@ -1,4 +1,4 @@
-"""What is measured: which model, how many clients, on which graph, and how much faster than by hand it should be."""
+"""What is measured: model, clients, graph, and how much faster than by hand it should be."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..rules import DGD
 __all__ = ["BATCH", "CASES", "LR", "Case", "data", "experiment", "rows_apart"]
 
 BATCH = 16
-LR = 0.01  # uniform pixels make steep losses; this is well inside the stable range, so that nobody meets inf or nan
+LR = 0.01  # uniform pixels make steep losses; well inside the stable range, without inf or nan
 _ENDLESS = 10**9
 
 
@@ -53,7 +53,7 @@ CASES: dict[str, Case] = {
 
 @cache
 def data() -> Dataset:
-    """Noise in MNIST's shape: 60,000 and 10,000 images of 784 pixels. Speed does not depend on what they show."""
+    """Return noise in MNIST's shape: 60,000 and 10,000 images of 784 pixels."""
     dice = np.random.default_rng(0)
     sizes = (60_000, 10_000)
     x, test_x = (dice.random((size, 784), dtype=np.float32) for size in sizes)
@@ -70,7 +70,7 @@ def experiment(case: Case, x0: Tensor | None = None) -> Experiment:
 
 
 def rows_apart(exp: Experiment) -> Tensor:
-    """A start that differs from row to row: from a common one, mixing would change nothing and hide mistakes."""
+    """Return a start that differs by row: from a common one, mixing would change nothing."""
     x = exp.problem.start(exp.seed).float()
     noise = torch.randn(exp.graph.rows, len(x), generator=torch.Generator().manual_seed(1))
     return x + 0.01 * noise

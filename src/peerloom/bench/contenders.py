@@ -1,4 +1,4 @@
-"""Who runs: the simulator, a loop in the papers' style, and a plain NumPy loop. All draw their own batches."""
+"""The contenders: the simulator, a loop in the papers' style, and a plain NumPy loop."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Simulator:
 
 
 class PapersLoop:
-    """How the papers' public codes are written: one module per client, autograd, and parameters mixed one by one."""
+    """The style of the papers' code: a module per client, autograd, parameters mixed singly."""
 
     def __init__(
         self, problem: Classification, graph: Network, parts: list[Ids], x0: Tensor
@@ -75,7 +75,10 @@ class PapersLoop:
         self._dice = torch.Generator().manual_seed(0)
 
     def round(self, picks: Ids | None = None) -> None:
-        """Gradients at the old models, then mixing with the neighbours' old models. Picks are given only to check."""
+        """Mix with the neighbours' old models and step along gradients at the old own ones.
+
+        `picks` fixes the batches, to compare contenders; without it they are drawn.
+        """
         for i, model in enumerate(self._models):
             if picks is None:
                 part = self._parts[i]
@@ -142,7 +145,7 @@ class NumpyLoop:
 
 
 def _metropolis(graph: Network) -> list[dict[int, float]]:
-    """1 / (1 + the larger degree) for every neighbour of every client; written anew, so that it checks the graph's."""
+    """Return 1 / (1 + the larger degree) per neighbour, independently of `graphs`, to check it."""
     neighbours: list[list[int]] = [[] for _ in range(graph.rows)]
     for source, target in zip(graph.peers.src.tolist(), graph.peers.dst.tolist(), strict=True):
         neighbours[target].append(source)

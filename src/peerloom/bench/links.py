@@ -1,4 +1,4 @@
-"""What a link costs beside a bare TLS socket: the same bytes to the same machine, acknowledged one by one, in one run."""
+"""A link against a bare TLS socket: the same bytes, acknowledged one by one, in one run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ANSWER = 16  # bytes
 
 
 def links(sizes: Sizes = SIZES) -> dict[str, tuple[float, float]]:
-    """Milliseconds per frame, median: over a link with all its checks, and over a bare TLS socket. By size.
+    """Return median milliseconds per frame, by size: over a link, and over a bare TLS socket.
 
     One frame goes this way, the next the other: where a machine is now fast, now slow, both have
     the same of it.
@@ -76,13 +76,13 @@ def _checked(ours: Home, theirs: Home, sizes: Sizes) -> Iterator[Send]:
     receiver = context().Process(target=_take, args=(str(theirs.folder), sizes, end), daemon=True)
     receiver.start()
     try:
-        with _endpoint(ours, sizes) as post:
+        with _endpoint(ours, sizes) as transport:
 
             def send(channel: int, round: int, body: NDArray[np.float32]) -> None:
-                receipt = post.send(
+                receipt = transport.send(
                     theirs.identity.id, Parcel(channel, round, 0, to_body(body)), mode="latest"
                 )
-                if not post.settle([receipt], _PATIENCE):
+                if not transport.settle([receipt], _PATIENCE):
                     raise PeerError(
                         f"The other process did not answer within {_PATIENCE:.0f} seconds."
                     )
@@ -111,7 +111,7 @@ def _take(folder: str, sizes: Sizes, end: Event) -> None:
 
 @contextlib.contextmanager
 def _bare(ours: Home, theirs: Home, sizes: Sizes) -> Iterator[Send]:
-    """Send over a socket to another process, in the pieces that a link sends, until a short answer comes."""
+    """Send to another process in the pieces that a link sends, until a short answer comes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         where = listener.getsockname()
     answering = context().Process(

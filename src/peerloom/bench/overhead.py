@@ -1,4 +1,4 @@
-"""The price of the port: the part of a round that is neither gathering samples, nor the gradient, nor the matrix product."""
+"""The cost of the port: what a round takes beyond samples, gradient and matrix product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a round costs between processes over TLS, where everyone waits for everyone; and where its time goes."""
+"""What a synchronous round costs between processes over TLS, and where its time goes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _CROWD_ROUNDS, _CROWD_WARM = 200, 100
 
 
 def between_peers() -> dict[str, float]:
-    """A ring of ten, softmax 784 -> 10: seconds to the first round, rounds per second, and the CPU of a row's round."""
+    """A ring of ten, softmax 784 -> 10: start-up seconds, rounds per second, CPU per round."""
     return _measured(ring(RING), 784, _ROUNDS, _WARM)
 
 
 def crowd() -> dict[str, float]:
-    """64 peers with 256 links, 40 KB each; and how many MB each takes beyond an interpreter that has loaded torch."""
+    """64 peers, 256 links, 40 KB each; with the MB of each beyond an interpreter with torch."""
     found = _measured(regular(CROWD, degree=4, seed=1), 1023, _CROWD_ROUNDS, _CROWD_WARM)
     return found | {"torch": torch_alone(), "memory": found["memory"] - torch_alone()}
 
@@ -80,7 +80,7 @@ def _experiment(graph: Network, features: int, rounds: int, warm: int) -> Experi
 
 
 def parts_of_a_round() -> dict[str, float]:
-    """Milliseconds of CPU that a row of the ring needs for itself in each round: the step, its share of a checkpoint."""
+    """Return the CPU milliseconds of a row's round: the step, and its part of a checkpoint."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in every peer
     try:

@@ -18,7 +18,7 @@ _PROBE = "from peerloom.bench.processes import _probe; _probe()"
 
 
 def memory() -> dict[str, float]:
-    """Peak resident memory in GB of softmax with 1000 clients: after some rounds, and after judging all models once."""
+    """Return the peak memory in GB of softmax, 1000 clients: after rounds, after evaluating."""
     document = json.loads(_child("-c", _PROBE))
     return {key: float(value) for key, value in document.items()}
 

@@ -1,4 +1,4 @@
-"""What a round of every algorithm costs, in rounds of DGD on the same problem; and what mixing costs beside its product."""
+"""What a round of every rule costs in rounds of DGD, and mixing in bare matrix products."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 _PAME = "PaME, 20 % of the coordinates, its own schedule"
 WANTED: dict[str, float] = dict.fromkeys(_TRACKING, 2.2) | {_PAME: 3.0}
-"""How many rounds of DGD a round may cost; compressed rules, which are named with their message, 4."""
+"""Rounds of DGD that a round may cost; 4 for compressed rules, which are named with their codec."""
 
 
 def rule_rounds(seconds: float, only: tuple[str, ...] | None = None) -> dict[str, float]:
-    """Milliseconds per round of every algorithm (or of some, and DGD), softmax 784 -> 10 with 100 clients."""
+    """Return milliseconds per round of every rule, or of some and DGD: softmax, 100 clients."""
     problem = Classification("softmax", data(), batch=BATCH)
     runs: dict[str, Simulator] = {}
     for name in RULES:
@@ -89,7 +89,7 @@ def _graph(needs: Any) -> Network:
 
 @torch.no_grad()
 def mixing(seconds: float) -> dict[str, float]:
-    """Milliseconds of one `port.mix` of 1,000 rows of 7,850 over 8 neighbours each, and of the bare products."""
+    """Return milliseconds of one `port.mix`, 1,000 rows and 8 neighbours, and of its products."""
     graph = regular(1000, degree=8, seed=1)
     exp = Experiment(graph, Classification("softmax", data(), batch=BATCH), DGD(lr=LR), rounds=1)
     port = build_port(exp)

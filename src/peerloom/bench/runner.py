@@ -29,7 +29,7 @@ _OVERHEAD, _MEMORY, _STARTUP = 0.25, 1.5, 1.0  # wanted: a share, GB, seconds
 
 @dataclass(frozen=True)
 class Line:
-    """One figure, what is wanted of it, and whether it is reached. Where nothing is wanted, it is there to be known."""
+    """One figure, its target, and whether it is met; some figures have no target."""
 
     case: str
     what: str
@@ -54,7 +54,7 @@ def run(
     seconds: float = 2.0,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Measure the named parts (all of them by default), each for about `seconds`, and return a JSON-able document.
+    """Measure the named parts, all by default, each for about `seconds`; return a document.
 
     machine  versions, threads, and the two speeds that bounds are made of
     lines    the figures: case, what, value, unit, wanted, sense, met, error
@@ -88,7 +88,7 @@ def run(
 def _compare(
     name: str, case: Case, machine: Machine, seconds: float
 ) -> tuple[dict[str, Any], list[Line]]:
-    """One workload: do the contenders agree, how long is a round of each, how far is the machine's bound."""
+    """Measure one workload: agreement, time per round of each, distance from the bound."""
     agreement = check(name, case)
     exp = experiment(case)
     assert isinstance(exp.problem, Classification)
@@ -216,7 +216,7 @@ def _codecs(_: float) -> list[Line]:
 
 
 def _peers(_: float) -> list[Line]:
-    """Rounds per second, and where the time goes: all rows' CPU, and what of a row's round is its own step."""
+    """Measure rounds per second, the CPU of all rows, and how much of it is the step itself."""
     found, parts = between_peers(), parts_of_a_round()
     ring = f"ring of {RING} processes over TLS, everyone waits for everyone"
     bound = (os.cpu_count() or 1) * 1000 / (RING * found["cpu"])

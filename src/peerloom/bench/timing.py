@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 
 __all__ = ["best_of", "interleaved"]
 
-_TURN = 0.15  # seconds of one turn: the simulator draws up to 256 rounds ahead, and a turn must pay for that as well
-_REST = 0.2  # seconds between turns: OpenBLAS's threads go on spinning for 0.12 s and would slow the next contender
+_TURN = 0.15  # seconds of a turn, long enough to include the draws for up to 256 rounds ahead
+_REST = 0.2  # seconds between turns: OpenBLAS's threads spin on and would slow the next contender
 _FEWEST = 4  # turns of each contender, however slow
 _MOST = 200
 
 
 def interleaved(contenders: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, float]:
-    """Milliseconds per call of each contender, the best of several turns that fill about `seconds` in all.
+    """Return milliseconds per call of each contender, the best of turns of `seconds` in all.
 
     Noise only ever adds time, so the least is the closest to the truth; and because turns
     alternate, a slow spell of the machine hits all contenders alike.

@@ -59,7 +59,7 @@ def _machine() -> list[dict[str, Any]]:
 
 
 def _packages() -> list[dict[str, Any]]:
-    """Every dependency, against the version that Peerloom asks for; what an extra lacks is no fault."""
+    """Check every dependency's version; what is missing of an extra is no fault."""
     try:
         lines = [line for line in requires("peerloom") or [] if not line.startswith("peerloom[")]
     except PackageNotFoundError:

@@ -14,7 +14,7 @@ EXAMPLE = "dspodfl.toml"
 
 
 def load(file: Path | None, settings: list[str], seed: int | None) -> tuple[dict[str, Any], str]:
-    """The table of a file, or of the built-in example, with what --set and --seed change in it; and what it is called."""
+    """Return the table of a file or the built-in example, with --set and --seed; and its name."""
     with as_file(files("peerloom") / "examples" / EXAMPLE) as example:
         table = override(read_file(file or example), settings)
     if seed is not None:

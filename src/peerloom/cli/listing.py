@@ -132,7 +132,7 @@ def _needs(needs: Requirements) -> str:
 
 
 def _counts(model: Model) -> dict[str, int | None]:
-    """Parameters for ten classes of grey and of colour images; none where the model does not fit."""
+    """Count parameters for ten classes of grey and colour images, where the model fits."""
     counts: dict[str, int | None] = {}
     for shape in ((1, 28, 28), (3, 32, 32)):
         outputs = 1 if LOSSES[model.loss].one_output else 10

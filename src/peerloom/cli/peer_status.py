@@ -20,7 +20,7 @@ __all__ = ["status_of", "told"]
 
 
 def status_of(folder: Path) -> list[dict[str, Any]]:
-    """Every run of this peer; `alive` says whether a process works on it now. One that was killed is called so."""
+    """Return the status of every run of this peer; `alive` if a process works on it now."""
     places = sorted(path.parent for path in Home.open(folder).state.glob("*/status.json"))
     if not places:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Several comparisons, one after another or many runs at once: what `reproduce` and `sweep` share."""
+"""Several comparisons, in turn or with many runs at once: what `reproduce` and `sweep` share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXPERIMENT = "experiment.toml"  # in the folder of every point
 def run_points(
     tables: Mapping[str, Table], places: Mapping[str, Path], jobs: int, again: str
 ) -> tuple[dict[str, list[Run]], list[PeerloomError]]:
-    """Run every comparison into its folder, going on with what is there, and write a page for each that has curves.
+    """Run or resume every comparison in its folder; write a page for each that has curves.
 
     Gives the runs of each, and the errors of those that diverged. `again` is what to do after an
     interruption. Nothing is written before all comparisons are known to be right.
@@ -58,7 +58,7 @@ def run_points(
 
 
 class _Planned(NamedTuple):
-    """The runs of a comparison: where each is kept, what it is called, and of how many rounds it is."""
+    """Return the runs of a comparison: folder, name and number of rounds."""
 
     folders: list[Path]
     names: list[str]

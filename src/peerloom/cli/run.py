@@ -39,7 +39,7 @@ __all__ = [
     "tell",
 ]
 
-SHARED_FROM = 250_000  # numbers in all models together, from which a second thread pays (measured with softmax)
+SHARED_FROM = 250_000  # numbers in all models together from which a second thread pays
 
 
 def run_command(
@@ -180,7 +180,7 @@ def prepare(
 
 
 def _threads(comparison: Comparison) -> int:
-    """One thread where a round is too short to share: two would only wait for each other, the more so on a busy machine."""
+    """Return one thread where a round is too short to share: two would wait for each other."""
     largest = max(exp.graph.rows * exp.problem.n for exp in comparison.experiments)
     return 1 if largest < SHARED_FROM else torch.get_num_threads()
 
@@ -202,7 +202,7 @@ def status_of(folder: Path) -> str:
 
 
 def _threads_of(folders: list[Path]) -> int | None:
-    """As many threads as the runs were begun with: another number sums in another order, and the last bits differ."""
+    """Return the threads that runs began with: another number would change the last bits."""
     begun = [RunFolder(folder).info() for folder in folders if (folder / "run.json").exists()]
     return next(
         (

@@ -40,7 +40,7 @@ def sweep_command(
     formats: list[str],
     as_json: bool,
 ) -> None:
-    """Run a file once for every combination of the grid's values, and put the results side by side on one page."""
+    """Run a file for every combination of the grid's values; compare the results on one page."""
     base = override(read_file(file), settings)
     points = grid_points(grids)
     out = out_dir or Path("runs") / f"{file.stem}-sweep-{datetime.now():%Y%m%d-%H%M%S}"
@@ -139,7 +139,7 @@ def _factors(settings: Sequence[str]) -> list[Factor]:
 
 
 def grid_points(grids: Sequence[str]) -> dict[str, list[str]]:
-    """Every combination of the values of `a.b=1,2,3`, as settings; a comma within brackets belongs to its value.
+    """Return every combination of values `a.b=1,2,3`; commas within brackets do not separate.
 
     >>> grid_points(["graph.radius=0.4,0.6", "seed=1"]) {'radius=0.4 seed=1': ['graph.radius=0.4',
     'seed=1'], 'radius=0.6 seed=1': ['graph.radius=0.6', 'seed=1']}

@@ -25,7 +25,7 @@ def up_command(
     free: bool,
     as_json: bool,
 ) -> None:
-    """Run every experiment of a file between processes, one experiment after the other, then tell what came of it."""
+    """Run the experiments of a file in turn, each as a federation, and report the results."""
     comparison, out = prepare(file, settings, seed, out_dir, check_stop)
     folders = folders_of(comparison, out)
     with Live(console=err, transient=True, refresh_per_second=5) as live:
@@ -42,8 +42,11 @@ def _table(title: str, rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         links, loss = row["links"], row["last"].get("loss")
         table.add_row(
-            row["name"], f"{row['round']} of {row['rounds']}", f"{row['rounds_per_second']:.0f}",
-            "" if loss is None else f"{loss:.4g}", f"{sum(link['up'] for link in links)} of {len(links)}",
+            row["name"],
+            f"{row['round']} of {row['rounds']}",
+            f"{row['rounds_per_second']:.0f}",
+            "" if loss is None else f"{loss:.4g}",
+            f"{sum(link['up'] for link in links)} of {len(links)}",
             str(row["incarnation"] - 1),
-        )  # fmt: skip
+        )
     return table

@@ -1,3 +1,3 @@
-"""Rows in processes of their own, on one machine or many: the same rules, over TLS. See `start` and `federation`."""
+"""One row per process, on one machine or many: the same rules, over TLS links."""
 
 __all__: list[str] = []

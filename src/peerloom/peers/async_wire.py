@@ -1,15 +1,16 @@
-"""A wire whose peer waits for nobody: the newest of every neighbour is enough, and running sums keep what must not be lost.
+"""The wire of peers that wait for nobody: the latest of each neighbour, and running sums.
 
-Per directed link the newest parcel replaces the one before, so what matters must be cumulative:
+Per directed link the latest parcel replaces the one before, so what must not be lost is cumulative:
 
-    models, pulled            the model itself; an old one is used again until a newer one comes
-    mass, pushed              sigma, the sum of all that was ever pushed; the receiver adds what is new in it, sigma - rho
-    models, mixed             the model, and the sum of all that the link has moved: of the two rows the lower one owns the
-    symmetrically             link, and for every new model it hears it moves a (x_j - x_i) to itself and says so; the other
-                              end moves the same the other way when it hears of it. So the mean
-                              stays, whatever is lost
+    models, pulled    the model itself; an old one is used again until a newer one comes
+    mass, pushed      sigma, the sum of all that was ever pushed; the receiver adds sigma - rho,
+                      where rho is the sum that it has added so far
+    models, mixed     the model, and the sum of all that the link has moved. The lower of the two
+    symmetrically     rows owns the link: for every new model x_j it moves a (x_j - x_i) to itself
+                      and adds that to the sum; the other end moves the opposite when it learns of
+                      it. So the mean stays, whatever is lost
 
-The sums are those of `transport.sums`, also for peers that go back to a checkpoint.
+`transport.sums` keeps the sums right also for peers that go back to a checkpoint.
 """
 
 from __future__ import annotations
@@ -34,50 +35,53 @@ __all__ = ["AsyncWire"]
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
-Place = tuple[int, int, int]  # mix_index, other row, column
+SumKey = tuple[int, int, int]  # mix_index, other row, column
 _NEVER = np.zeros(3, np.int64)
 _LOOK = 1.0  # seconds between two looks at links that are down
 
 
 class AsyncWire:
-    """Sends the newest and takes the newest; one slot per link and mixing."""
+    """Sends the latest and receives the latest; one slot per link and mixing."""
 
-    def __init__(self, post: Transport, row: int, plan: WirePlan, began: Roster) -> None:
-        self._post, self._row, self._flows, self._layers = post, row, plan.flows, plan.layers
+    def __init__(self, transport: Transport, row: int, plan: WirePlan, began: Roster) -> None:
+        self._transport, self._row, self._flows, self._layers = (
+            transport,
+            row,
+            plan.flows,
+            plan.layers,
+        )
         self._peers = [member.id for member in began.members]
-        self._pushed: dict[Place, Outflow] = {}
-        self._heard: dict[Place, Inflow] = {}
-        self._moved: dict[Place, Flow] = {}
+        self._pushed: dict[SumKey, Outflow] = {}
+        self._heard: dict[SumKey, Inflow] = {}
+        self._moved: dict[SumKey, Flow] = {}
 
     def resume(self, t: int, memory: Memory) -> None:
-        """Go on after round t with the sums of that time; whatever was reached since, nobody waited for it."""
+        """Go on after round t with the sums of that time."""
         for name, value in memory.items():
             what, *numbers = name.split("/")
             mix_index, row, column = map(int, numbers)
-            place, orders = (
-                (mix_index, row, column),
-                memory.get(f"{what}-order/{mix_index}/{row}/{column}", _NEVER).tolist(),
-            )
+            key = (mix_index, row, column)
+            orders = memory.get(_name(f"{what}-order", key), _NEVER).tolist()
             if what == "sigma":
-                self._pushed.setdefault(place, Outflow(len(value))).restore(value)
+                self._pushed.setdefault(key, Outflow(len(value))).restore(value)
             elif what == "rho":
-                self._heard.setdefault(place, Inflow(len(value))).restore(value, tuple(orders))
+                self._heard.setdefault(key, Inflow(len(value))).restore(value, tuple(orders))
             elif what == "flow":
-                self._moved.setdefault(place, Flow(len(value))).restore(value, tuple(orders))
-        self._post.expect(t + 1)
+                self._moved.setdefault(key, Flow(len(value))).restore(value, tuple(orders))
+        self._transport.expect(t + 1)
 
     def memory(self, t: int) -> Callable[[], Pieces]:
-        """The sums as they are now; they are replaced, never changed, so that a checkpoint may hold them."""
-        found: Memory = {_name("sigma", place): out.sigma for place, out in self._pushed.items()}
-        for place, into in self._heard.items():
+        """Return the sums as they are now: they are replaced, never changed in place."""
+        found: Memory = {_name("sigma", key): out.sigma for key, out in self._pushed.items()}
+        for key, into in self._heard.items():
             found |= {
-                _name("rho", place): into.rho,
-                _name("rho-order", place): np.array(into.order, np.int64),
+                _name("rho", key): into.rho,
+                _name("rho-order", key): np.array(into.order, np.int64),
             }
-        for place, flow in self._moved.items():
+        for key, flow in self._moved.items():
             found |= {
-                _name("flow", place): flow.out.sigma,
-                _name("flow-order", place): np.array(flow.met, np.int64),
+                _name("flow", key): flow.out.sigma,
+                _name("flow-order", key): np.array(flow.met, np.int64),
             }
         return lambda: {name: [value] for name, value in found.items()}
 
@@ -90,7 +94,7 @@ class AsyncWire:
         into: Ids,
         parts: tuple[Part, ...],
     ) -> Delivery:
-        """Take what is newest, then send what is newest. Its one row is all that lives here."""
+        """Receive what is latest, then send what is latest. One row lives here."""
         values = [row.value if isinstance(row, Compressed) else row for row in rows]
         mine = np.concatenate(
             [value[0].detach().cpu().numpy().astype(np.float64) for value in values]
@@ -100,14 +104,14 @@ class AsyncWire:
         came, arrived = list[Floats](), np.zeros(len(into), bool)
         for k, link in enumerate(into):
             row = int(links.src[link])
-            parcel = self._post.newest(self._peers[row], tag[1])
+            parcel = self._transport.newest(self._peers[row], tag[1])
             if parcel is not None and not (self._flows and not len(out)):
                 came.append(self._taken(tag[1], row, float(links.a[link]), mine, parcel, parts))
                 arrived[k] = True
         for link in out:
             row = int(links.dst[link])
             given = to_body(self._given(tag[1], row, mine, parts))
-            self._post.send(self._peers[row], Parcel(tag[1], *tag, given), mode="latest")
+            self._transport.send(self._peers[row], Parcel(tag[1], *tag, given), mode="latest")
         like, columns = values[0], np.cumsum([0, *(part.width for part in parts)])
         table = torch.from_numpy(np.array(came).reshape(len(came), columns[-1])).to(like)
         got = [Rows(table[:, first:last]) for first, last in pairwise(columns.tolist())]
@@ -120,22 +124,24 @@ class AsyncWire:
         )
 
     def _nbytes(self, part: Part) -> int:
-        """The bytes of a part: a number each, and another for what was moved so far."""
+        """Return the bytes of a part: 8 per number, twice that where sums of flows travel too."""
         return 8 * part.width * (2 if self._flows and not part.pushed else 1)
 
     def _follow(self, tag: Tag, workers: Ids) -> None:
-        """A hub has no pace of its own, as it computes nothing: it goes on when the fastest of its workers is here, too."""
-        post, peers, seen = self._post, [self._peers[row] for row in workers], 0
+        """Wait until a worker of this hub has reached the round: a hub has no pace of its own."""
+        transport, peers, seen = self._transport, [self._peers[row] for row in workers], 0
         while peers and not any(
-            (parcel := post.newest(peer, tag[1])) and parcel.round >= tag[0] for peer in peers
+            (parcel := transport.newest(peer, tag[1])) and parcel.round >= tag[0] for peer in peers
         ):
-            ways = [link for link in post.links() if link.peer in peers and link.direction == "in"]
-            if all(not link.up and link.since >= post.wait for link in ways):
+            ways = [
+                link for link in transport.links() if link.peer in peers and link.direction == "in"
+            ]
+            if all(not link.up and link.since >= transport.wait for link in ways):
                 raise PeerError(
                     f"All workers of this hub are down, and round {tag[0]} needs one. Nothing is "
                     "lost: start one, then this peer again."
                 )
-            seen = post.wait_for_arrivals(seen, _LOOK)
+            seen = transport.wait_for_arrivals(seen, _LOOK)
 
     def _taken(
         self,
@@ -146,18 +152,18 @@ class AsyncWire:
         parcel: Parcel,
         parts: tuple[Part, ...],
     ) -> Floats:
-        """What a neighbour's newest parcel means to this row now."""
+        """Return the values that a neighbour's latest parcel stands for in this mixing."""
         found, rest, column = list[Floats](), from_body(parcel.body, "float64"), 0
         for part in parts:
-            place = (mix_index, row, column)
+            key = (mix_index, row, column)
             theirs, rest = rest[: part.width], rest[part.width :]
             if part.pushed:
-                found.append(self._new(place, theirs, parcel))
+                found.append(self._new(key, theirs, parcel))
             elif self._flows:
                 moved, rest = rest[: part.width], rest[part.width :]
                 found.append(
                     self._met(
-                        place, weight, mine[column : column + part.width], theirs, moved, parcel
+                        key, weight, mine[column : column + part.width], theirs, moved, parcel
                     )
                 )
             else:
@@ -167,35 +173,33 @@ class AsyncWire:
 
     def _met(
         self,
-        place: Place,
+        key: SumKey,
         weight: float,
         own: Floats,
         theirs: Floats,
         moved: Floats,
         parcel: Parcel,
     ) -> Floats:
-        """The value with which pulling moves exactly what the link is to move."""
-        if self._row < place[1]:  # this row owns the link: for every model it hears it moves once
-            flow = self._moved.setdefault(place, Flow(len(own)))
+        """Return the value for which pulling moves exactly what the link is to move."""
+        if self._row < key[1]:  # this row owns the link: it moves once for every new model
+            flow = self._moved.setdefault(key, Flow(len(own)))
             return own if flow.meet(own, theirs, weight, parcel.order) is None else theirs
-        return own + self._new(place, moved, parcel) / weight
+        return own + self._new(key, moved, parcel) / weight
 
-    def _new(self, place: Place, sum: Floats, parcel: Parcel) -> Floats:
-        """What is new in a neighbour's running sum; it may be negative, when that went back to a checkpoint."""
-        found = self._heard.setdefault(place, Inflow(len(sum))).receive(sum, parcel.order)
+    def _new(self, key: SumKey, sum: Floats, parcel: Parcel) -> Floats:
+        """Return what is new in a running sum; negative if the sender went back to a checkpoint."""
+        found = self._heard.setdefault(key, Inflow(len(sum))).receive(sum, parcel.order)
         return np.zeros(len(sum)) if found is None else found
 
     def _given(self, mix_index: int, row: int, body: Floats, parts: tuple[Part, ...]) -> Floats:
-        """What to send to a row: models as they are, sums as they have become."""
+        """Return what to send to a row: models as they are, and running sums."""
         found, column = list[Floats](), 0
         for part in parts:
-            value, place = body[column : column + part.width], (mix_index, row, column)
+            value, key = body[column : column + part.width], (mix_index, row, column)
             if part.pushed:
-                found.append(self._pushed.setdefault(place, Outflow(part.width)).push(value))
+                found.append(self._pushed.setdefault(key, Outflow(part.width)).push(value))
             elif self._flows:
-                moved = (
-                    self._moved[place].out.sigma if place in self._moved else np.zeros(part.width)
-                )
+                moved = self._moved[key].out.sigma if key in self._moved else np.zeros(part.width)
                 found += [value, moved]
             else:
                 found.append(value)
@@ -203,5 +207,5 @@ class AsyncWire:
         return np.concatenate(found)
 
 
-def _name(what: str, place: Place) -> str:
-    return "/".join(map(str, (what, *place)))
+def _name(what: str, key: SumKey) -> str:
+    return "/".join(map(str, (what, *key)))

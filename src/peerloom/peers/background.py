@@ -11,7 +11,7 @@ __all__ = ["Background"]
 
 
 class Background(ABC):
-    """Does its work after the first pause, and again after those it asks for, as long as a `with` lasts."""
+    """Calls `work` after a first pause, then after each pause it asks for, within a `with`."""
 
     def __init__(self, name: str, pause: float) -> None:
         self._first, self._over = pause, threading.Event()
@@ -19,7 +19,7 @@ class Background(ABC):
 
     @abstractmethod
     def work(self) -> float | None:
-        """Once; the seconds until there is more to do, None if there never will be."""
+        """Work once; return the seconds until the next call, None to end."""
 
     def __enter__(self) -> Self:
         self._thread.start()

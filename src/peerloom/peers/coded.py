@@ -24,7 +24,7 @@ def coded_channel(
     mix_index: int,
     largest_norm: float | None = None,
 ) -> Channel:
-    """Return the channel of one mixing. A neighbour's message is judged before it is acknowledged."""
+    """Return the channel of one mixing: messages are checked before they are acknowledged."""
     number: torch.dtype = getattr(torch, dtype)
 
     def check(body: memoryview) -> None:
@@ -49,8 +49,10 @@ def _check_norm(
     dtype: torch.dtype,
     largest: float,
 ) -> None:
-    """Refuse what is longer than allowed. A body does not tell its round: it counts as of the first,
-    in which codecs whose levels shrink with the rounds have their largest.
+    """Refuse rows whose Euclidean norm exceeds `largest`.
+
+    A body does not tell its round, so it is decoded as of the first: there, codecs whose levels
+    shrink with the rounds have their largest.
     """
     squares, envelope = 0.0, envelope_of_rows(Draws(0), 0, 1, _ANY)
     for part, body in zip(parts, bodies, strict=True):

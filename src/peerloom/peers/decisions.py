@@ -1,7 +1,7 @@
-"""What a peer decided when something was not there in time, written down before it acts on it.
+"""The journal of decisions: what a peer did without, written before it acts on it.
 
-A peer that starts again makes the same decisions in the round it was in, and the simulator can make
-them all once more. An ordinary run decides nothing, and writes nothing.
+A peer that starts again repeats the decisions of the round it was in, and `replay` repeats all of
+them. A run without a deadline, whose roster does not change, decides nothing and writes nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Decision(NamedTuple):
 
 
 class Journal:
-    """The decisions of one peer, in a file that is only added to; without a path they are not kept."""
+    """The decisions of one peer, in a file that only grows; without a path, in memory alone."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -74,8 +74,10 @@ class Journal:
         return {(d.kind, d.row) for d in self._closing if (d.round, d.mix_index) <= tag}
 
     def outstanding(self, before: int) -> dict[int, list[Tag]]:
-        """By row, the mixings whose parcels were given up and had not come before a round; those of that round, too, which
-        an earlier life had begun: it gives up the same again.
+        """Return, by row, the mixings whose parcels were given up and had not come before a round.
+
+        Those of the round itself, which an earlier process began, are among them: it is repeated
+        with the same decisions.
         """
         found: defaultdict[int, list[Tag]] = defaultdict(list)
         every = self.every()
@@ -85,9 +87,9 @@ class Journal:
             if decision.kind == "late" and decision.round < before
         }
         for decision in every:
-            place = (decision.round, decision.mix_index)
-            if decision.kind == "missed" and (decision.row, place) not in come:
-                found[decision.row].append(place)
+            tag = (decision.round, decision.mix_index)
+            if decision.kind == "missed" and (decision.row, tag) not in come:
+                found[decision.row].append(tag)
         return dict(found)
 
 

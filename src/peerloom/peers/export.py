@@ -1,4 +1,4 @@
-"""A peer's trained model, out of its folder: while it runs, when it is done or stopped, without a network."""
+"""Write a peer's model from its newest checkpoint, at any time and without a network."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ __all__ = ["export_peer"]
 def export_peer(
     home: Home, file: Path, run: str = "", code: Loader | None = None
 ) -> tuple[Experiment, dict[str, str]]:
-    """Write the model of this peer's newest checkpoint; the experiment, and what the file says of itself."""
-    place = _run(home, run)
+    """Write the model of the newest checkpoint; return the experiment and the file's metadata."""
+    folder = _run(home, run)
     with loading_code_by(code or SiteCode(home.folder)):
-        exp = only_experiment(place / "experiment.toml")
-    found = PeerFolder(place, spec_hash(exp)).checkpoints()
+        exp = only_experiment(folder / "experiment.toml")
+    found = PeerFolder(folder, spec_hash(exp)).checkpoints()
     if not found:
         raise DataError(
-            f"{place} has no checkpoint that can be read: the peer has not trained there yet."
+            f"{folder} has no checkpoint that can be read: the peer has not trained there yet."
         )
     facts = {"round": str(found[0].t), "rounds": str(exp.rounds), "model": f"peer {home.name}"}
     return exp, write_model(file, exp, found[0].state["x"][0], facts)
 
 
 def _run(home: Home, start: str) -> Path:
-    """The one run of this peer, or the one whose name starts so."""
-    places = sorted(path.parent for path in home.state.glob("*/experiment.toml"))
-    if not places:
+    """Return the folder of the run whose name starts so; refuse where it is not the only one."""
+    runs = sorted(path.parent for path in home.state.glob("*/experiment.toml"))
+    if not runs:
         raise DataError(
             f"No run was ever started in {home.folder}. Start one: peerloom peer start FILE"
         )
-    found = [place for place in places if place.name.startswith(start)]
+    found = [folder for folder in runs if folder.name.startswith(start)]
     if len(found) != 1:
-        names = ", ".join(place.name for place in places)
+        names = ", ".join(folder.name for folder in runs)
         what = (
             f"no run '{start}'"
             if not found

@@ -1,4 +1,4 @@
-"""A whole federation of real processes on one machine, with real TLS: for trying out, and for tests."""
+"""A whole federation of real processes on one machine, with real TLS, to try out and test."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from ..schedules import Record
 from ..transport import Home, Link, Member, Roster
 from .decisions import CLOSING, Journal
 from .folder import PeerFolder
-from .measuring import known
 from .peer import check_stop
 from .processes import start_row
+from .resources import restore_resources
 from .samples import leaves_data_to_sites
 from .start import Site, run_folder
 from .status import read_status
@@ -49,7 +49,7 @@ class _Models(NamedTuple):
 
 
 class Federation:
-    """One process per row of an experiment, each with its own key and folder below `out / peers`."""
+    """One process per row of an experiment, each with a key and a folder below `out / peers`."""
 
     def __init__(
         self,
@@ -98,9 +98,9 @@ class Federation:
 
     def start(self, row: int) -> None:
         """Start a row's process, or start it again."""
-        place = self.homes[row].folder
+        folder = self.homes[row].folder
         site = Site(deadline=self._deadline, free=self._free, pause=self._pause)
-        self._running[row] = start_row(self.folder.config, place, place / "log.txt", site)
+        self._running[row] = start_row(self.folder.config, folder, folder / "log.txt", site)
 
     def kill(self, row: int) -> None:
         """Without a word, as a power cut does."""
@@ -109,7 +109,7 @@ class Federation:
 
     def run(
         self,
-        on_look: Callable[[list[dict[str, Any]]], None] | None = None,
+        on_status: Callable[[list[dict[str, Any]]], None] | None = None,
         *,
         pause: int | None = None,
     ) -> None:
@@ -121,9 +121,9 @@ class Federation:
         with self.no_orphans():
             for row in range(len(self.homes)):
                 self.start(row)
-            self.wait(on_look)
+            self.wait(on_status)
 
-    def wait(self, on_look: Callable[[list[dict[str, Any]]], None] | None = None) -> None:
+    def wait(self, on_status: Callable[[list[dict[str, Any]]], None] | None = None) -> None:
         """Until every process has ended well."""
         running, pause = True, max(_LOOK, _LOOK_EACH * len(self.homes))
         while running:
@@ -134,8 +134,8 @@ class Federation:
                         f"{self.homes[row].name} failed with exit code {process.exitcode}: "
                         f"{self._said(row)}"
                     )
-            if on_look is not None:
-                on_look(self.status())
+            if on_status is not None:
+                on_status(self.status())
             if running:
                 connection.wait(
                     [
@@ -149,9 +149,9 @@ class Federation:
     def status(self) -> list[dict[str, Any]]:
         """What every row last told of itself; rows that have told nothing yet are left out."""
         found = []
-        for home, place in zip(self.homes, self.folders, strict=True):
-            if (place / "status.json").exists():
-                found.append({"name": home.name, **read_status(place)})
+        for home, folder in zip(self.homes, self.folders, strict=True):
+            if (folder / "status.json").exists():
+                found.append({"name": home.name, **read_status(folder)})
         return found
 
     def peer_folders(self) -> list[PeerFolder]:
@@ -185,9 +185,9 @@ class Federation:
     # -- what came of it
 
     def collect(self) -> None:
-        """Put the rows' own measurements and models together into one run folder, as `simulate` leaves one."""
+        """Merge the rows' evaluations and models into one run folder, as `simulate` leaves one."""
         folders = self.peer_folders()
-        exp, rows = known(self.exp, folders[0].path), self.evaluations()
+        exp, rows = restore_resources(self.exp, folders[0].path), self.evaluations()
         ends = [replace(at, wire={}) for folder in folders if (at := folder.newest()) is not None]
         whole = Checkpoint.merge(ends)
         self.folder.save_metrics(rows)
@@ -207,7 +207,7 @@ class Federation:
     def evaluations(self) -> list[dict[str, Any]]:
         """What the rows measured, put together to one row per evaluated round."""
         folders = self.peer_folders()
-        exp, found = known(self.exp, folders[0].path), []
+        exp, found = restore_resources(self.exp, folders[0].path), []
         port, lines = (
             build_port(exp),
             {line["round"]: line["seconds"] for line in folders[0].measurements()},
@@ -220,12 +220,13 @@ class Federation:
         return found
 
     def checkpoint(self) -> Checkpoint:
-        """All rows after the newest round that every peer has a checkpoint of: for any engine to go on with.
+        """Return all rows after the newest round that every peer has a checkpoint of.
 
-        Begun in the simulator, gone on with between peers, and back:
+        Any engine can go on with it. Begun in the simulator, continued by peers, and back:
 
             folder = RunFolder(Path("runs/one"))  # of a run that was interrupted
-            federation = Federation(folder.experiment(), Path("runs/peers"), begin=folder.checkpoint())
+            exp, out = folder.experiment(), Path("runs/peers")
+            federation = Federation(exp, out, begin=folder.checkpoint())
             federation.run(pause=60)  # all stop after round 60
             folder.save(federation.checkpoint())
             simulate(folder.experiment(), out=folder.path, path="links", resume=True)
@@ -275,7 +276,7 @@ def _note_fired(
 
 
 def found_on_this_machine(exp: Experiment, folder: Path, file: Path | None = None) -> list[Home]:
-    """Keys, addresses and one signed roster with the graph's links and the experiment's file, for every row."""
+    """Make a home for every row: keys, addresses, one signed roster with the graph's links."""
     ports = _free_ports(exp.graph.rows)
     homes = [
         Home.create(folder / name, name, (f"127.0.0.1:{port}",), found=row == 0)

@@ -1,4 +1,4 @@
-"""Rows of floats as the bodies of parcels: little-endian numbers, end to end, judged before they are acknowledged."""
+"""Rows of floats as the bodies of parcels: little-endian numbers, checked on arrival."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def float_channel(
 
 
 class FloatCheck:
-    """Refuses rows of another length, NaN, infinities and, if a bound is set, rows whose norm exceeds it."""
+    """Refuses wrong lengths, NaN, infinities and, with a bound, rows whose norm exceeds it."""
 
     def __init__(
         self, dtype: str, lengths: Iterable[int], largest_norm: float | None = None
@@ -56,7 +56,7 @@ class FloatCheck:
         self._largest_norm = largest_norm
 
     def __call__(self, body: memoryview) -> None:
-        """Judge the whole body of a parcel."""
+        """Check the whole body of a parcel."""
         if len(body) not in self._sizes:
             raise RefusedError("wrong_shape")
         squares = 0.0

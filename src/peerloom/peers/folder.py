@@ -22,13 +22,14 @@ __all__ = ["PeerFolder"]
 class PeerFolder:
     """The folder of one peer's run.
 
-    began.json                           the roster with which the run began; its members are the rows
-    checkpoint-0.safetensors, checkpoint-1.safetensors   written in turn: one of them can always be read
-    metrics.jsonl                        one line per evaluation
-    judged/ROUND.safetensors             the model that was judged, and the account then
-    measured.json                        seconds per gradient and message, where resources are measured (see `measuring`)
-    experiment.toml                      what is run, as it is hashed
-    status.json                          how it stands, a second or two old while it runs (see `status`)
+    began.json                 the roster with which the run began; its members are the rows
+    checkpoint-0.safetensors,
+    checkpoint-1.safetensors   written in turn, so that one of them can always be read
+    metrics.jsonl              one line per evaluation
+    judged/ROUND.safetensors   the model that was evaluated, and the ledger then
+    measured.json              seconds per gradient and message, if measured (see `resources`)
+    experiment.toml            what is run, as it is hashed
+    status.json                the state of the run, at most seconds old (see `status`)
     """
 
     def __init__(self, path: Path, spec: str) -> None:
@@ -42,7 +43,7 @@ class PeerFolder:
         return (self.path / "began.json").exists()
 
     def began(self, roster: Roster) -> Roster:
-        """The roster with which the run began, whose members are its rows; this one, if it begins now."""
+        """Return the roster with which the run began: `roster` itself if it begins now."""
         path = self.path / "began.json"
         if not self.begun():
             write_whole(path, roster.to_bytes())
@@ -93,11 +94,10 @@ class PeerFolder:
         self.save(whole.select([row], network))
 
     def delivered(self) -> list[Checkpoint]:
-        """The checkpoints without what the wire remembers, as parts of a whole (`Checkpoint.merge`).
+        """Return the checkpoints with nothing under way, as parts for `Checkpoint.merge`.
 
         Where every peer has done the same round, all messages up to it have arrived, unless a
-        deadline gave some up or a link was taken away; sums of peers that wait for nobody are
-        never all delivered.
+        deadline gave some up or a link was removed. Running sums are never all delivered.
         """
         return [replace(at, wire={}) for at in self.checkpoints() if not self._under_way(at)]
 
@@ -126,24 +126,23 @@ class PeerFolder:
     # -- measurements
 
     def measured(self, row: dict[str, Any], model: Tensor, ledger: Ledger) -> None:
-        """One evaluation: a line of figures, the model it judged, the account then. None is written twice."""
+        """Keep an evaluation: its figures, the model and the ledger; each round only once."""
         if self._measured is None:
             self._measured = {known["round"] for known in self.measurements()}
         if row["round"] in self._measured:
             return
-        places = self.path / "judged"
-        places.mkdir(exist_ok=True)
+        folder = self.path / "judged"
+        folder.mkdir(exist_ok=True)
         arrays = {"x": [model.numpy(force=True)]} | {
             name: [value] for name, value in ledger.arrays().items()
         }
-        write_whole(places / f"{row['round']}.safetensors", *lay_out(arrays, {}))
-        append_lines(
-            self.path / "metrics.jsonl", [json.dumps(row)]
-        )  # a line says that its file is there
+        write_whole(folder / f"{row['round']}.safetensors", *lay_out(arrays, {}))
+        # Last, since a line promises that its file is there.
+        append_lines(self.path / "metrics.jsonl", [json.dumps(row)])
         self._measured.add(row["round"])
 
     def judged(self, round: int) -> dict[str, Array]:
-        """The model and the account of an evaluation."""
+        """Return the model and the ledger of an evaluation."""
         return read_tensors(
             memoryview((self.path / "judged" / f"{round}.safetensors").read_bytes())
         )

@@ -133,7 +133,7 @@ def _samples(facts: dict[str, Any]) -> Iterator[Sample]:
 
 
 def _own_words(counts: dict[str, int]) -> dict[str, int]:
-    """A neighbour chooses the word with which it refuses: words that are not ours share one label."""
+    """Count unknown reasons as "other": neighbours choose the words with which they refuse."""
     found: dict[str, int] = {}
     for word, count in counts.items():
         stem = word.removeprefix("refused_")
@@ -148,9 +148,9 @@ def _escaped(text: str) -> str:
 
 
 class MetricsPage:
-    """Serves the metrics at http://HOST:PORT/metrics while it is open. Only on this machine: the page is plain text."""
+    """Serves the metrics at http://HOST:PORT/metrics within a `with`, on this machine only."""
 
-    def __init__(self, address: str, look: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, address: str, read: Callable[[], dict[str, Any]]) -> None:
         host, port = parse_address(address)
         if not _is_loopback(host):
             raise ConfigError(
@@ -167,7 +167,7 @@ class MetricsPage:
                 if self.path != "/metrics":
                     self.send_error(404)
                     return
-                body = exposition(look()).encode()
+                body = exposition(read()).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
                 self.send_header("Content-Length", str(len(body)))

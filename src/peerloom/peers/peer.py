@@ -1,4 +1,4 @@
-"""One row of an experiment, in a process of its own: rounds, checkpoints, measurements, until it is done or must stop."""
+"""One row of an experiment in a process of its own: rounds, checkpoints, evaluations."""
 
 from __future__ import annotations
 
@@ -29,10 +29,8 @@ _log = logging.getLogger("peerloom.peers")
 _GOODBYE = 30.0  # seconds in which neighbours may fetch the last parcels
 _GATHER = 10.0  # seconds in which neighbours may come, where nobody waits for them later
 _LOOK = 0.05
-_ATTEMPTS, _PAUSE = (
-    3,
-    2.0,
-)  # to write a checkpoint, and seconds between them: somebody may be tidying up
+_ATTEMPTS = 3  # to write a checkpoint: somebody may be making room
+_PAUSE = 2.0  # seconds between them
 _NO_NEWS = 2**62  # more than ever arrive: to let a little time pass
 
 
@@ -55,7 +53,7 @@ class PeerRun:
         self,
         exp: Experiment,
         row: int,
-        post: Transport,
+        transport: Transport,
         folder: PeerFolder,
         plan: WirePlan,
         *,
@@ -64,18 +62,17 @@ class PeerRun:
         pause: int | None = None,
     ) -> None:
         check_stop(exp)
-        self._exp, self._row, self._post, self._folder = exp, row, post, folder
+        self._exp, self._row, self._transport, self._folder = exp, row, transport, folder
         self._every, self._free = plan.checkpoint_every, plan.free
         self._tried = -1  # the last round of which a checkpoint was to be written
         kept = folder.newest()
-        self._reached = (
-            0 if kept is None else reached_in(kept.memory())
-        )  # the round that earlier processes may have got to
-        began = folder.began(post.roster)
+        # The round that earlier processes may have got to.
+        self._reached = 0 if kept is None else reached_in(kept.memory())
+        began = folder.began(transport.roster)
         wire = (
-            AsyncWire(post, row, plan, began)
+            AsyncWire(transport, row, plan, began)
             if plan.free
-            else SyncWire(post, row, plan, began, folder.journal())
+            else SyncWire(transport, row, plan, began, folder.journal())
         )
         if isinstance(wire, SyncWire):
             wire.checkpoint_now = self._save
@@ -93,25 +90,23 @@ class PeerRun:
         self._session = Session(exp, port, stop=stop, guard=guard, observers=watchers, resume=kept)
 
     def run(self) -> Session:
-        """From the last checkpoint, or the start, to the end or until the transport raises `StopRequested`."""
+        """Run from the last checkpoint, or the start, to the end or until a stop is requested."""
         session = self._session
-        self._look(
-            session.start()
-        )  # a peer may have been stopped between a round and its measurement
+        # A peer may have been stopped between a round and its evaluation.
+        self._observe(session.start())
         if self._free:
             self._gather()
         elif session.t + self._ahead > max(self._reached, session.t + 1):
-            self._save()  # who starts after this process must know how far it may get
+            self._save()  # a later process must know how far this one may have got
         version = self._roster_version
         try:
             while session.finished is None:
-                if self._post.stop_requested:  # a round may not wait for anybody
+                if self._transport.stop_requested:  # a round may not wait for anybody
                     raise StopRequested
-                self._look(session.step())
+                self._observe(session.step())
                 version, before = self._roster_version, version
-                if (
-                    session.t % self._every == 0 or version > before
-                ):  # who was removed does not send anything again
+                # A peer that was removed does not send anything again.
+                if session.t % self._every == 0 or version > before:
                     self._save()
         except StopRequested:
             session.request_stop()
@@ -124,31 +119,32 @@ class PeerRun:
             raise
         self._save(last=True)
         if session.finished == "rounds":
-            self._part()
+            self._wait_for_neighbours()
         else:
-            self._post.settle(None, _GOODBYE)  # neighbours may still wait for this round's parcels
+            self._transport.settle(
+                None, _GOODBYE
+            )  # neighbours may still wait for this round's parcels
         session.close()
         return session
 
-    def _look(self, snapshot: Snapshot) -> None:
+    def _observe(self, snapshot: Snapshot) -> None:
         self.telemetry.model = self._session.state.x[0]
         if self._exp.evaluate.due(snapshot.t, self._exp.rounds):
-            self._measure(self._session.state.x)
+            self._evaluate(self._session.state.x)
 
     @property
     def _roster_version(self) -> int:
-        return (self._post.offered() or self._post.roster).version
+        return (self._transport.offered() or self._transport.roster).version
 
     @property
     def _ahead(self) -> int:
-        """Rounds that a process may get beyond a checkpoint, should the next one be spoilt."""
+        """Rounds that a process may get beyond a checkpoint, should the next one be damaged."""
         return 1 if self._every == 1 else 2 * self._every
 
     def _save(self, last: bool = False) -> None:
-        """Write a checkpoint. Without it the row does not go on: neighbours keep parcels for the newest two only.
+        """Write a checkpoint, or raise: neighbours keep parcels for the newest two only.
 
-        It says how far this process may get beyond it: into the next round, or until the next is
-        written, should that be spoilt until the one after.
+        It tells how far this process may get beyond it (`_ahead`).
         """
         begin, done = time.monotonic(), self._session.checkpoint()
         if not self._free:
@@ -160,7 +156,8 @@ class PeerRun:
                 self._folder.save(done)
                 break
             except OSError as error:
-                text = f"The checkpoint after round {done.t} cannot be written ({error.strerror or error})"
+                why = error.strerror or error
+                text = f"The checkpoint after round {done.t} cannot be written ({why})"
                 if attempt == _ATTEMPTS:
                     raise PeerError(
                         f"{text}, tried {attempt} times, in {self._folder.path}. Older ones are "
@@ -171,22 +168,22 @@ class PeerRun:
         self._session.saved(done.t, time.monotonic() - begin)
 
     def _gather(self) -> None:
-        """Give neighbours a moment to come: who waits for nobody would otherwise be done before they are there."""
+        """Give neighbours time to connect: a peer that never waits could be done before that."""
         for _ in range(round(_GATHER / _LOOK)):
-            if all(link.up for link in self._post.links()):
+            if all(link.up for link in self._transport.links()):
                 break
-            self._post.wait_for_arrivals(_NO_NEWS, _LOOK)
+            self._transport.wait_for_arrivals(_NO_NEWS, _LOOK)
 
-    def _part(self) -> None:
-        """Stay until neighbours have all they need: one that is killed now, and started again, asks for the last rounds."""
-        post, after = self._post, self._exp.rounds + 1
-        post.skip(after)
-        post.settle(None, _GOODBYE)
-        post.receive_all(
-            [Wanted(peer, after, 0) for peer in post.roster.sources(post.me)], _GOODBYE
+    def _wait_for_neighbours(self) -> None:
+        """Stay until neighbours are done: one that is started again asks for the last rounds."""
+        transport, after = self._transport, self._exp.rounds + 1
+        transport.skip(after)
+        transport.settle(None, _GOODBYE)
+        transport.receive_all(
+            [Wanted(peer, after, 0) for peer in transport.roster.sources(transport.me)], _GOODBYE
         )
 
-    def _measure(self, x: Tensor) -> None:
+    def _evaluate(self, x: Tensor) -> None:
         port = self._session.port
         found: dict[str, Any] = {
             "round": port.t,

@@ -1,6 +1,7 @@
-"""Processes for the rows of a federation on one machine: forked from one that has loaded everything, so they start at once.
+"""Processes for the rows of a federation on one machine.
 
-What a site runs is `peerloom peer start`; this does the same in a process of its own.
+Each does what `peerloom peer start` does at a site. They are forked from a process that has loaded
+everything, so that they start at once.
 """
 
 from __future__ import annotations

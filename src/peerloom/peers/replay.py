@@ -30,10 +30,10 @@ class DecisionsWire:
         keeps_mean: bool = False,
     ) -> None:
         self._local, self._keeps_mean = LocalWire(codec, draws), keeps_mean
-        self._by_place: dict[tuple[Tag, int], list[Decision]] = {}
+        self._by_mixing: dict[tuple[Tag, int], list[Decision]] = {}
         for row, made in decisions.items():
             for decision in made:
-                self._by_place.setdefault(((decision.round, decision.mix_index), row), []).append(
+                self._by_mixing.setdefault(((decision.round, decision.mix_index), row), []).append(
                     decision
                 )
         self._closed = {  # (kind, row that decided, other row) and since when
@@ -67,7 +67,7 @@ class DecisionsWire:
 
         for k, (source, target) in enumerate(ends):
             acked[k] = all(
-                d.kind != "held" or d.row != target for d in self._by_place.get((tag, source), ())
+                d.kind != "held" or d.row != target for d in self._by_mixing.get((tag, source), ())
             )
             acked[k] &= not self._is_closed("untold", source, target, tag)
         pairs, sent = set(ends), {pair for pair, was in zip(ends, acked, strict=True) if was}
@@ -77,7 +77,7 @@ class DecisionsWire:
                 continue
             here = [
                 d
-                for d in self._by_place.get((tag, target), ())
+                for d in self._by_mixing.get((tag, target), ())
                 if d.row == source and d.kind in ("missed", "skipped")
             ]
             deaf = self._keeps_mean and (target, source) in pairs and (target, source) not in sent
@@ -93,12 +93,10 @@ class DecisionsWire:
         late = list[LateRow]()
         for link in range(len(links)):  # also along links that do not fire now
             source, target = int(links.src[link]), int(links.dst[link])
-            for d in self._by_place.get((tag, target), ()):
+            for d in self._by_mixing.get((tag, target), ()):
                 if d.kind == "late" and d.row == source:
-                    place = (d.of, source, target)
-                    late.append(
-                        LateRow(d.of, link, self._owed.pop(place), self._own.pop(place, None))
-                    )
+                    key = (d.of, source, target)
+                    late.append(LateRow(d.of, link, self._owed.pop(key), self._own.pop(key, None)))
         return tuple(sorted(late, key=lambda row: (links.dst[row.link], row.link, row.tag)))
 
     def _is_closed(
@@ -108,7 +106,7 @@ class DecisionsWire:
 
 
 def replay(exp: Experiment, decisions: Mapping[int, list[Decision]]) -> tuple[Any, Ledger]:
-    """The last state of all rows, and the account, of the run in which these decisions were made, by row."""
+    """Repeat a run with the decisions of each row; return the last state and the ledger."""
     wire = DecisionsWire(decisions, exp.message, Draws(exp.seed), exp.algorithm.needs.keeps_mean)
     session = Session(
         exp, build_port(exp, mixer="links", wire=wire), guard=Guard(every=1, replay=False)

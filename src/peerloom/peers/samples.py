@@ -20,7 +20,7 @@ def leaves_data_to_sites(exp: Experiment) -> bool:
 
 
 def with_samples(exp: Experiment, row: int, source: str, label: str = "") -> Experiment:
-    """The experiment with this site's samples in the place that the file has for them; its hash stays what it was.
+    """Return the experiment with this site's samples as its data; its hash does not change.
 
     `source` is a .csv or .npz file, or module:function. Without a source, an experiment that names
     its data, or a row that needs none, stays as it is.
@@ -36,7 +36,8 @@ def with_samples(exp: Experiment, row: int, source: str, label: str = "") -> Exp
     if not isinstance(problem, Classification) or not problem.data.of_site:
         raise ConfigError(
             "The file names the data itself, so --data would be ignored. Leave it out, or write "
-            'data = { name = "own", features = N, classes = K } into the file, the same at every site.'
+            'data = { name = "own", features = N, classes = K } into the file, the same at every '
+            "site."
         )
     if row >= exp.graph.clients:
         raise ConfigError("This peer is a hub, and hubs have no data. Leave --data out.")
@@ -48,9 +49,9 @@ def with_samples(exp: Experiment, row: int, source: str, label: str = "") -> Exp
     return replace(exp, problem=replace(problem, data=fill(problem.data, samples)))
 
 
-def _load(place: Dataset, source: str, label: str) -> Dataset:
+def _load(declared: Dataset, source: str, label: str) -> Dataset:
     if source.endswith((".csv", ".npz")):
-        return read_samples(place, Path(source), label)
+        return read_samples(declared, Path(source), label)
     if ":" not in source:
         raise ConfigError(f"--data '{source}': give a .csv or .npz file, or module:function.")
     made = build("data", source, "--data")

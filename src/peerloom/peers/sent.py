@@ -1,4 +1,4 @@
-"""What was sent recently, remembered for neighbours that start again from older checkpoints than ours."""
+"""What was sent recently, for neighbours that start again from an older checkpoint."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Sent(NamedTuple):
 
 
 class SentLog:
-    """For each receiver its last `keep` parcels that were acknowledged, and all that were not, in the order of sending.
+    """Per receiver, in order: the last `keep` acknowledged parcels, and all that are pending.
 
-    A receiver that goes back to a checkpoint may need what it had acknowledged since then once
-    more: that is counted in parcels, not in rounds, so it holds however seldom a link fires and
-    however long the receiver is away. A parcel that is still under way is never forgotten: after a
-    crash here nobody else has it. What an earlier process sent counts as what this one sends, so
-    any number of restarts leaves the log as long as it was.
+    A receiver that goes back to a checkpoint may need again what it acknowledged since then. The
+    log counts parcels, not rounds, so it suffices however seldom a link fires and however long the
+    receiver is away. A pending parcel is never forgotten: after a crash here nobody else has it.
+    What an earlier process sent counts like what this one sends, so restarts do not make the log
+    longer.
     """
 
     def __init__(self, keep: int) -> None:
@@ -41,7 +41,7 @@ class SentLog:
         self._pending[sent.row].append((sent, receipt))
 
     def forget(self) -> None:
-        """Forget what nobody can need any more. Parcels of a link are settled in the order of sending."""
+        """Forget what nobody can need any more; parcels of a link are settled in order."""
         for row, pending in self._pending.items():
             while pending and pending[0][1].outcome != "pending":
                 self._acknowledged[row].append(pending.popleft()[0])

@@ -1,11 +1,11 @@
-"""Which code an experiment file may name at this site. The site decides, in its own `site.toml`; no kit brings one.
+"""Which code an experiment file may name at this site, as the site's `site.toml` says.
 
     [code.allow]
     "hearts:net" = "SHA-256 of the file that holds the module"
 
-A module is looked for in the peer's folder `code`, then among installed packages; never in the
-working directory. It is found without importing anything, and what runs of a file in `code` are the
-very bytes that were compared with the hash.
+No kit brings such a file. A module is looked for in the peer's folder `code`, then among installed
+packages; never in the working directory. It is found without importing anything, and what runs of a
+file in `code` are the very bytes that were compared with the hash.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Found(NamedTuple):
 
 
 class SiteCode:
-    """The loader of code of one peer's folder: names that the site allowed, from files that have not changed since."""
+    """Loads code for one peer: names that its site allowed, from files unchanged since then."""
 
     def __init__(self, folder: Path) -> None:
         self._file, self._code = folder / "site.toml", folder / "code"
@@ -143,9 +143,9 @@ class SiteCode:
 
 
 def _elsewhere() -> list[str]:
-    """Where modules are looked for, without the working directory: anybody may have put a file there."""
+    """Return `sys.path` without the working directory: anybody may have put a file there."""
     here = Path.cwd()
-    return [place for place in sys.path if place and Path(place).resolve() != here]
+    return [path for path in sys.path if path and Path(path).resolve() != here]
 
 
 @contextmanager
@@ -158,10 +158,10 @@ def _without_working_directory() -> Iterator[None]:
 
 
 def _installed(module: str) -> Path | None:
-    places, spec = _elsewhere(), None
+    paths, spec = _elsewhere(), None
     for depth in range(len(parts := module.split("."))):
-        spec = PathFinder.find_spec(".".join(parts[: depth + 1]), places)
+        spec = PathFinder.find_spec(".".join(parts[: depth + 1]), paths)
         if spec is None:
             return None
-        places = list(spec.submodule_search_locations or [])
+        paths = list(spec.submodule_search_locations or [])
     return Path(spec.origin) if spec and spec.origin and spec.has_location else None

@@ -30,9 +30,9 @@ from ..transport.files import write_whole
 from ..transport.roster import parse_address
 from .agreement import AGREEMENT, Agreement, agreement_channel
 from .folder import PeerFolder
-from .measuring import check_measured, in_words, measure, probes
 from .metrics import MetricsPage
 from .peer import PeerRun, check_stop
+from .resources import check_measurable, describe_resources, measure_resources, probe_channels
 from .samples import with_samples
 from .site_code import SiteCode
 from .telemetry import EventLog, StatusWriter, Telemetry, link_event, snapshot
@@ -64,10 +64,10 @@ def only_experiment(file: Path, data: bytes | None = None) -> Experiment:
 
 
 def signed_experiment(home: Home, file: Path, code: Loader) -> Experiment:
-    """The experiment of a file that the founder signed, byte by byte; code that it names is loaded by `code` alone.
+    """Return the experiment of a file that the founder signed; `code` loads what it names.
 
-    A run that began before the founder signed the next experiment may be gone on with: the roster
-    of that time names it.
+    A run that began before the founder signed the next experiment may go on: the roster with which
+    it began names it.
     """
     data, roster = read_bytes(file), home.roster
     began = (path.read_bytes() for path in sorted(home.state.glob("*/began.json")))
@@ -86,7 +86,7 @@ def run_folder(home: Home, exp: Experiment) -> Path:
 
 
 def check_roster(roster: Roster, exp: Experiment) -> None:
-    """Member i is row i, the links are the graph's, the experiment is the one agreed on; otherwise say how to make it so."""
+    """Refuse a roster whose members, links or experiment are not those of `exp`."""
     members, graph = roster.members, exp.graph
     if roster.spec and roster.spec != spec_hash(exp):
         raise ConfigError(
@@ -163,26 +163,26 @@ class Site:
     pause: int | None = None
     """Stop after this round: where all sites do, their checkpoints make a whole."""
     code: Loader | None = None
-    """How code that the experiment names is loaded; by default the site's own `site.toml` decides."""
+    """Loads code that the experiment names; by default as the site's own `site.toml` says."""
 
 
 _USUAL = Site()
 
 
 class Stop:
-    """A request to end the run, as a signal's handler may make it: the round under way is given up, and nothing else."""
+    """A request to end the run, as a signal handler makes it; only the round under way is lost."""
 
     def __init__(self) -> None:
         self._transport: Transport | None = None
 
     def request(self) -> None:
-        """End what waits; before there is a transport, whatever is going on."""
+        """End the wait of the transport; before there is one, raise here and now."""
         if self._transport is None:
             raise StopRequested
         self._transport.request_stop()
 
     def attach(self, transport: Transport) -> None:
-        """From now on there is something that must end in order."""
+        """From now on, stop by this transport, so that the run ends with a checkpoint."""
         self._transport = transport
 
 
@@ -196,9 +196,8 @@ def start_peer(
 ) -> Session:
     """Run this peer's row until the experiment is done; `stop` ends it earlier."""
     check_stop(exp)
-    prepare_process(
-        threads=1, keep_memory=False
-    )  # a row's sums must not depend on how many processors a site has
+    # One thread: a row's sums must not depend on how many processors a site has.
+    prepare_process(threads=1, keep_memory=False)
     folder = run_folder(home, exp)
     kept = PeerFolder(folder, spec_hash(exp))
     began = kept.began(home.roster) if kept.begun() else home.roster
@@ -208,10 +207,12 @@ def start_peer(
     check_deadline(exp, site.deadline)
     if site.free:
         check_free(exp)
-    check_measured(exp)
+    check_measurable(exp)
     exp = with_samples(exp, row, site.data, site.label)
     plan = WirePlan.of(exp, site.deadline, site.free, site.largest_norm)
-    channels = plan.channels | probes(exp, plan) | {AGREEMENT: agreement_channel(exp.problem.n)}
+    channels = (
+        plan.channels | probe_channels(exp, plan) | {AGREEMENT: agreement_channel(exp.problem.n)}
+    )
     run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), channels)
     write_whole(folder / "experiment.toml", text.encode())
     where = parse_address(
@@ -224,27 +225,34 @@ def start_peer(
     def heard(event: Event) -> None:
         tell(link_event(event))
 
-    with Endpoint(home.identity, home.roster, run, folder, where, chosen, heard, written) as post:
+    with Endpoint(
+        home.identity, home.roster, run, folder, where, chosen, heard, written
+    ) as transport:
         if stop is not None:
-            stop.attach(post)
+            stop.attach(transport)
         telemetry = Telemetry(row, exp.rounds, tuple(plan.channels))
 
-        def look() -> dict[str, Any]:
-            return snapshot(post, telemetry)
+        def read() -> dict[str, Any]:
+            return snapshot(transport, telemetry)
 
-        page = MetricsPage(site.metrics, look) if site.metrics else contextlib.nullcontext()
-        with RosterWatch(home, post, plan, began), StatusWriter(folder, telemetry, look), page:
+        page = MetricsPage(site.metrics, read) if site.metrics else contextlib.nullcontext()
+        with RosterWatch(home, transport, plan, began), StatusWriter(folder, telemetry, read), page:
             if exp.measures:
                 with telemetry.measuring():
-                    exp = measure(exp, row, post, folder, plan)
-                tell(Measured("", in_words(exp, row)))
+                    exp = measure_resources(exp, row, transport, folder, plan)
+                tell(Measured("", describe_resources(exp, row)))
             work = PeerRun(
-                exp, row, post, kept, plan, telemetry=telemetry, observers=[tell], pause=site.pause
+                exp,
+                row,
+                transport,
+                kept,
+                plan,
+                telemetry=telemetry,
+                observers=[tell],
+                pause=site.pause,
             )
-            with Agreement(post, telemetry, exp.problem.n, exp.seed, row < exp.graph.clients):
-                prepare_process(
-                    threads=1
-                )  # from here on every round makes and frees the same blocks
+            with Agreement(transport, telemetry, exp.problem.n, exp.seed, row < exp.graph.clients):
+                prepare_process(threads=1)  # from here on rounds make and free the same blocks
                 return work.run()
 
 
@@ -256,18 +264,15 @@ def serve(
     log_json: bool = False,
     say: Callable[[str], None],
 ) -> int:
-    """Run the peer of a folder until it is done, told to stop, or fails; the exit code. `say` is given line after line."""
-    stop = Stop()
+    """Run the peer of a folder to its end, log lines with `say`, and return the exit code."""
+    stop, signals = Stop(), (signal.SIGINT, signal.SIGTERM)
 
     def ask(number: int, frame: object) -> None:
-        for each in (
-            signal.SIGINT,
-            signal.SIGTERM,
-        ):  # once is enough: a second request must not disturb the checkpoint
+        for each in signals:  # once is enough: a second request must not disturb the checkpoint
             signal.signal(each, signal.SIG_IGN)
         stop.request()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in signals:
         signal.signal(number, ask)
     log = EventLog(say, log_json)
     prepare_process(threads=1, batch=not site.free, keep_memory=False)

@@ -1,4 +1,4 @@
-"""The file in which a running peer says how it stands. Needs no torch, so that reading it takes no time."""
+"""The status file of a running peer. Needs no torch, so that reading it takes no time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,18 @@ from ..transport.files import write_whole
 
 __all__ = ["WORKING", "read_status", "write_status"]
 
-WORKING = (
-    "measuring",
-    "running",
-)  # what a peer says that is at work: one that is not, and says so, was killed
+WORKING = ("measuring", "running")  # with this status and no process, a peer was killed
 _FILE = "status.json"
 
 
 def write_status(folder: Path, facts: dict[str, Any]) -> None:
-    """How the peer of this run stands now."""
+    """Write the status of the peer in this run folder."""
     document = facts | {"pid": os.getpid(), "updated": time.time()}
     write_whole(folder / _FILE, json.dumps(document).encode(), durable=False)
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """What a peer last told of itself."""
+    """Read the status that a peer wrote last."""
     try:
         found: dict[str, Any] = json.loads((folder / _FILE).read_bytes())
     except (OSError, ValueError) as error:

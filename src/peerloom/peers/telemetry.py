@@ -1,4 +1,4 @@
-"""What a running peer counts, as one document for people, files and metrics; and what it says in its log."""
+"""Telemetry of a running peer: one document for people, files and metrics; and its log."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _EVERY = 1.0  # seconds between two writes of the status file
 
 @dataclass
 class Telemetry:
-    """What a row counts while it runs: an observer of its session. Other threads read it at any time."""
+    """What a row counts while it runs: an observer of its session, read by other threads."""
 
     row: int
     rounds: int
@@ -74,7 +74,7 @@ class Telemetry:
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """How able the peer is: before its rounds begin, and not counted among their seconds."""
+        """Mark the time in which resources are measured; it is not counted as running."""
         self.status = "measuring"
         yield
         self.status, self.began = "running", time.monotonic()
@@ -91,11 +91,8 @@ class Telemetry:
             case Evaluated(_, metrics):
                 self.last = dict(metrics)
             case Saved(t, seconds):
-                self.checkpoint_round, self.checkpoint_seconds, self.checkpoint_at = (
-                    t,
-                    seconds,
-                    time.monotonic(),
-                )
+                self.checkpoint_round, self.checkpoint_seconds = t, seconds
+                self.checkpoint_at = time.monotonic()
             case Finished(_, why):
                 self.status = "done" if why == "rounds" else "stopped"
 
@@ -116,7 +113,7 @@ class TimedWire:
         into: NDArray[np.int64],
         parts: tuple[Part, ...],
     ) -> Delivery:
-        """As the wire below does it."""
+        """Exchange over the wire below."""
         telemetry = self._telemetry
         telemetry.waiting_since = begin = time.monotonic()
         try:
@@ -126,8 +123,8 @@ class TimedWire:
             telemetry.waiting_since = None
 
 
-def snapshot(post: Transport, telemetry: Telemetry) -> dict[str, Any]:
-    """Everything that is known of a peer right now, as plain values."""
+def snapshot(transport: Transport, telemetry: Telemetry) -> dict[str, Any]:
+    """Return everything that is known of a peer right now, as plain values."""
     now, since = time.monotonic(), telemetry.waiting_since
     running = telemetry.status == "running"
     return {
@@ -138,11 +135,11 @@ def snapshot(post: Transport, telemetry: Telemetry) -> dict[str, Any]:
         if running
         else 0.0,
         "row": telemetry.row,
-        "incarnation": post.incarnation,
+        "incarnation": transport.incarnation,
         "roster": {
-            "version": post.roster.version,
-            "epoch": post.roster.epoch,
-            "members": len(post.roster.members),
+            "version": transport.roster.version,
+            "epoch": transport.roster.epoch,
+            "members": len(transport.roster.members),
         },
         "seconds": {
             "running": now - telemetry.began,
@@ -156,26 +153,26 @@ def snapshot(post: Transport, telemetry: Telemetry) -> dict[str, Any]:
             "age": None if telemetry.checkpoint_at is None else now - telemetry.checkpoint_at,
         },
         "peak_bytes": _peak_bytes(),
-        "refusals": post.refusals(),
+        "refusals": transport.refusals(),
         "last": telemetry.last,
         "agreement": {"consensus": telemetry.consensus, "distance": telemetry.distance},
-        "links": [_link(post, telemetry, link) for link in post.links()],
+        "links": [_link(transport, telemetry, link) for link in transport.links()],
     }
 
 
 def _peak_bytes() -> int:
-    """The most memory that this process had so far."""
+    """Return the peak resident memory of this process."""
     unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _link(post: Transport, telemetry: Telemetry, link: LinkState) -> dict[str, Any]:
+def _link(transport: Transport, telemetry: Telemetry, link: LinkState) -> dict[str, Any]:
     tally, rounds = (
         link.tally,
         [
             parcel.round
             for channel in telemetry.channels
-            if (parcel := post.newest(link.peer, channel))
+            if (parcel := transport.newest(link.peer, channel))
         ],
     )
     return {
@@ -196,12 +193,12 @@ def _link(post: Transport, telemetry: Telemetry, link: LinkState) -> dict[str, A
 
 
 class StatusWriter(Background):
-    """Writes the status file every second, also while the peer waits; the last status says how it ended."""
+    """Writes the status file every second, and at the end once more with how the run ended."""
 
     def __init__(
-        self, folder: Path, telemetry: Telemetry, look: Callable[[], dict[str, Any]]
+        self, folder: Path, telemetry: Telemetry, read: Callable[[], dict[str, Any]]
     ) -> None:
-        self._folder, self._telemetry, self._look = folder, telemetry, look
+        self._folder, self._telemetry, self._read = folder, telemetry, read
         self._trouble = False
         super().__init__("status", _EVERY)
 
@@ -228,9 +225,9 @@ class StatusWriter(Background):
         return _EVERY
 
     def _write(self, more: dict[str, Any]) -> None:
-        """A status that cannot be written (a full disk) stops nobody: whatever is wrong shows where it matters."""
+        """Write the status. A full disk does not stop the peer here: checkpoints report it."""
         try:
-            write_status(self._folder, self._look() | more)
+            write_status(self._folder, self._read() | more)
             self._trouble = False
         except OSError as error:
             if not self._trouble:
@@ -242,12 +239,12 @@ _LINK_EVENTS = {each.kind: each for each in (LinkUp, LinkDown, Late, Refused, Al
 
 
 def link_event(event: TransportEvent) -> PeerEvent:
-    """What the transport tells, as an event of the run."""
+    """Return an event of the transport as an event of the run."""
     return _LINK_EVENTS[event.kind](event.peer, event.text)
 
 
 class EventLog:
-    """An observer that writes a line of text per change, or with `as_json` an object: at, peer, kind, about, text."""
+    """An observer that writes a line per event: text, or with `as_json` a JSON object."""
 
     def __init__(self, write: Callable[[str], None], as_json: bool = False) -> None:
         self._write, self._as_json = write, as_json

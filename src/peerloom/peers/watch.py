@@ -1,4 +1,4 @@
-"""Keeps the roster of a peer's folder and that of its running process the same, whichever of them hears of a newer one."""
+"""Keeps the roster in a peer's folder and that of its running process the same."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _EVERY = 0.5  # seconds between two looks
 
 
 class RosterWatch(Background):
-    """What an operator puts into the folder reaches the links, what neighbours bring is kept in the folder.
+    """Passes a newer roster from the folder to the links, and from neighbours to the folder.
 
-    A rule that cannot go on without those who were taken away is stopped everywhere, not only
-    beside them: otherwise the others would wait for peers that have stopped.
+    Under a rule that cannot go on without a removed peer, all peers stop, not only its neighbours:
+    otherwise the others would wait for peers that have stopped.
     """
 
-    def __init__(self, home: Home, post: Transport, plan: WirePlan, began: Roster) -> None:
-        self._home, self._post, self._plan, self._began = home, post, plan, began
+    def __init__(self, home: Home, transport: Transport, plan: WirePlan, began: Roster) -> None:
+        self._home, self._transport, self._plan, self._began = home, transport, plan, began
         self._file = home.folder / "roster.json"
         self._seen, self._kept = (0, 0), 0
         super().__init__("roster-watch", _EVERY)
@@ -34,33 +34,33 @@ class RosterWatch(Background):
         trace: TracebackType | None,
     ) -> None:
         super().__exit__(kind, error, trace)
-        self._look()  # what came last is kept too
+        self._compare()  # what came last is kept too
 
     def work(self) -> float:
-        """Look once."""
-        self._look()
+        """Compare once."""
+        self._compare()
         return _EVERY
 
-    def _look(self) -> None:
+    def _compare(self) -> None:
         file = self._file.stat()
         changed = (file.st_ino, file.st_mtime_ns) != self._seen
-        newest = self._post.offered() or self._post.roster
+        newest = self._transport.offered() or self._transport.roster
         if not changed and newest.version == self._kept:
             return
         self._seen, self._kept = (file.st_ino, file.st_mtime_ns), newest.version
         try:
-            self._post.consider(self._home.roster)
-            newest = self._post.offered() or self._post.roster
+            self._transport.consider(self._home.roster)
+            newest = self._transport.offered() or self._transport.roster
             self._kept = newest.version
             self._home.trust(newest)
         except PeerError as error:
-            self._post.refuse(
+            self._transport.refuse(
                 "roster_fork" if isinstance(error, RosterForkError) else "roster", str(error)
             )
         self._check(newest)
 
     def _check(self, newest: Roster) -> None:
-        """Stop if somebody, or within the epoch a link, is missing whom the rule counts on."""
+        """Stop if a member, or within the epoch a link, is missing that the rule counts on."""
         gone = [member.name for member in self._began.members if not newest.has(member.id)]
         there = {(link.source, link.target, link.layer) for link in newest.links}
         lost = [
@@ -74,4 +74,4 @@ class RosterWatch(Background):
             try:
                 self._plan.check_outlasts(name)
             except PeerError as error:
-                self._post.halt(str(error))
+                self._transport.halt(str(error))

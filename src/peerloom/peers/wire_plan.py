@@ -1,4 +1,4 @@
-"""What a run looks like on the wire, as all its peers find it out for themselves from the experiment."""
+"""What a run sends over its links, as every peer derives it from the experiment."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ AHEAD = 8  # parcels that may be on their way to one neighbour before this peer 
 
 @dataclass(frozen=True)
 class WirePlan:
-    """What a run looks like on the wire: what travels in each mixing of a round, and how peers wait for each other.
+    """What travels in each mixing of a round, and how peers wait for each other.
 
-    `flows`: models are mixed symmetrically, so that peers which do not wait must move differences
-    to keep the mean. `keeps_mean`: they must do so also where a message is late, since the rule
-    counts on it. `outlasts`: the rule sends models and remembers nothing of its neighbours, so that
-    one may go for good, and its link is silent from then on. Trackers and copies would count on it
-    for ever.
+    `flows`: models are mixed symmetrically, so peers that do not wait must move differences to keep
+    the mean. `keeps_mean`: they must do so also where a message is late, since the rule counts on
+    it. `outlasts`: the rule sends models and remembers nothing of its neighbours, so one of them
+    may leave for good, and its link is silent from then on. Trackers and copies of neighbours do
+    not allow that.
     """
 
     rule: str
@@ -51,7 +51,7 @@ class WirePlan:
         free: bool = False,
         largest_norm: float | None = None,
     ) -> WirePlan:
-        """What the rule's trace tells."""
+        """Derive the plan from the trace of the experiment's rule."""
         mixings = trace(exp.algorithm).mixings
         parts = {
             mix_index: tuple(_part(part, exp.problem.n) for part in mixing.parts)
@@ -73,7 +73,7 @@ class WirePlan:
         )
 
     def check_outlasts(self, name: str) -> None:
-        """Refuse to go on without a peer that was taken from the roster, under a rule that counts on it."""
+        """Refuse to go on without a removed peer under a rule that counts on it."""
         if not self.outlasts:
             raise PeerError(
                 f"The founder took {name}, or a link with it, from the roster, and {self.rule} "
@@ -83,7 +83,7 @@ class WirePlan:
             )
 
     @property
-    def turns(self) -> int:
+    def mixings(self) -> int:
         """Mixings in a round, at the most."""
         return max(self.parts, default=1)
 
@@ -108,16 +108,16 @@ class WirePlan:
         }
 
     def free_width(self, mix_index: int) -> int:
-        """Numbers of a parcel where peers wait for nobody: models that flow travel with what was moved so far."""
+        """Numbers of a parcel where peers wait for nobody: flows add what was moved so far."""
         parts = self.parts[mix_index]
         return sum(part.width * (2 if self.flows and not part.pushed else 1) for part in parts)
 
     @property
     def checkpoint_every(self) -> int:
-        """Rounds between checkpoints: as many as neighbours can keep the parcels of; one, where rounds may lack some."""
+        """Rounds between checkpoints: what neighbours can keep parcels of; 1 with a deadline."""
         if self.deadline is not None:
             return 1
-        return max(1, min(CHECKPOINT_EVERY, KEPT_BYTES // (2 * self._largest * self.turns)))
+        return max(1, min(CHECKPOINT_EVERY, KEPT_BYTES // (2 * self._largest * self.mixings)))
 
     @property
     def _largest(self) -> int:
@@ -125,20 +125,22 @@ class WirePlan:
 
     @property
     def remember(self) -> int:
-        """Rounds that a neighbour may be behind: the age of its older checkpoint, should the newest be spoilt, and what may
-        lie untaken in its inbox.
+        """Rounds that a neighbour may be behind.
+
+        The age of its older checkpoint, should the newest be damaged, and what may wait in its
+        inbox.
         """
         return 2 * self.checkpoint_every + 2 * AHEAD + 2
 
     @property
     def kept(self) -> int:
-        """Acknowledged parcels that are kept for each neighbour, in case it goes back to an older checkpoint."""
-        return self.remember * self.turns
+        """Acknowledged parcels kept per neighbour, in case it goes back to a checkpoint."""
+        return self.remember * self.mixings
 
     def settings(self, base: Settings) -> Settings:
         """Settings under which a neighbour that starts again gets all that it has not seen.
 
-        Who waits for nobody never drives the links itself: there they have threads of their own.
+        A peer that waits for nobody never drives the links itself: they have threads of their own.
         """
         return replace(
             base, retain=self.kept, outbox=self.kept + 64, large=0 if self.free else base.large
@@ -146,5 +148,5 @@ class WirePlan:
 
 
 def _part(traced: TracedPart, n: int) -> Part:
-    """One offer of a mixing for a model of n numbers; which `compress` made it does not matter here."""
+    """Return a traced offer for a model of n numbers; which `compress` made it is irrelevant."""
     return Part(traced.width.at(n), traced.pushed, 1 if traced.compressed else None, traced.silent)

@@ -1,4 +1,4 @@
-"""`peerloom peer`: identities, invitations, rosters, kits, training. Each command works on one folder."""
+"""`peerloom peer`: identities, invitations, rosters, kits, training; all on one folder."""
 
 import typer
 
