@@ -260,3 +260,20 @@ def test_version_and_help(place):
         shown = peerloom(command, "--help", cwd=place)
         assert shown.returncode == 0
         assert "Usage" in shown.stdout
+
+
+@pytest.mark.parametrize("words", [[], ["--free"], ["--async"]])
+def test_free_and_async_are_one_flag(words, monkeypatch, tmp_path):
+    pytest.importorskip("cryptography")
+    given = []
+    monkeypatch.setattr("peerloom.cli.up.up_command", lambda *args: given.append(args[-2]))
+    monkeypatch.setattr(
+        "peerloom.peers.start.serve", lambda _, file, site, **more: given.append(site.free) or 0
+    )
+    for command in (["up"], ["peer", "start", "file.toml", "--folder", str(tmp_path)]):
+        monkeypatch.setattr(sys, "argv", ["peerloom", *command, *words])
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 0
+    assert given == [bool(words)] * 2

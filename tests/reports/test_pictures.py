@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerloom.cli.app import Format
+from peerloom.cli.options import Format
 from peerloom.core import ConfigError
 from peerloom.papers.recipes import RECIPES
 from peerloom.papers.recipes.pictures import pictures

@@ -75,9 +75,9 @@ class PapersLoop:
         self._dice = torch.Generator().manual_seed(0)
 
     def round(self, picks: Ids | None = None) -> None:
-        """Mix with the neighbours' old models and step along gradients at the old own ones.
+        """Run one round: gradients at the old models, then mixing of the old models.
 
-        `picks` fixes the batches, to compare contenders; without it they are drawn.
+        `picks` fixes the batches, so that contenders can be compared; otherwise they are drawn.
         """
         for i, model in enumerate(self._models):
             if picks is None:

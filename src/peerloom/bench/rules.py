@@ -25,8 +25,8 @@ __all__ = ["COMPRESSED", "WANTED", "mixing", "rule_rounds"]
 
 _CLIENTS = 100
 _TRACKING = (
-    "AB", "DSGT", "DSMT", "Depositum", "D2", "EXTRA", "NIDS", "ProxGT", "PushDIGing", "PushPull", "SpodGT",
-    "SporadicKGT", "SporadicPushPull", "SynchronousGT",
+    "AB", "DSGT", "DSMT", "Depositum", "D2", "EXTRA", "NIDS", "ProxGT", "PushDIGing", "PushPull",
+    "SpodGT", "SporadicKGT", "SporadicPushPull", "SynchronousGT",
 )  # fmt: skip
 COMPRESSED: dict[str, tuple[Codec, ...]] = {
     "ANQNIDS": (ANQ(),),

@@ -104,10 +104,17 @@ def _compare(
     work = work_of(exp.problem, exp.graph)
     bound = work.bound(machine)
     entry = {
-        "case": name, "clients": case.clients, "links": len(exp.graph.peers), "parameters": exp.problem.n,
-        "ms": ms, "agreement": agreement, "flops": work.flops, "bytes": work.bytes,
-        "bound_ms": bound, "bound_by": work.limit(machine),
-    }  # fmt: skip
+        "case": name,
+        "clients": case.clients,
+        "links": len(exp.graph.peers),
+        "parameters": exp.problem.n,
+        "ms": ms,
+        "agreement": agreement,
+        "flops": work.flops,
+        "bytes": work.bytes,
+        "bound_ms": bound,
+        "bound_by": work.limit(machine),
+    }
     lines = [
         Line(
             name,

@@ -1,5 +1,5 @@
 """The command line: `main` and, below it, one module per group of commands."""
 
-from .app import main
+from .entry import main
 
 __all__ = ["main"]

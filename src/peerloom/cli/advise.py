@@ -9,7 +9,7 @@ from ..config import comparison_from
 from ..core import ConfigError
 from ..theory import advise_all
 from .advice import render
-from .app import err, show
+from .console import err, show
 from .files import load
 
 __all__ = ["advise_command"]

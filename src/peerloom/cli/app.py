@@ -1,26 +1,27 @@
-"""`peerloom`: the commands, their help, and how errors become exit codes."""
+"""`peerloom`: the commands and their help. Each imports what it needs when it is called."""
 
 from __future__ import annotations
 
-import json
 import sys
-import warnings
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from .. import __version__
 from .commands import Commands, PeerCommands
+from .console import err, out, show
+from .options import Deadline, Export, File, Free, Jobs, Json, Kind, Out, Seed, Set
 
-__all__ = ["app", "main"]
+__all__ = ["app"]
 
 app = typer.Typer(
     cls=Commands,
     help="Decentralized federated learning: many peers, private data, one model, no server.",
-    epilog="Exit codes: 0 done, 2 wrong usage or configuration, 3 diverged, 4 data missing, 5 peer failed, 130 interrupted.",
+    epilog=(
+        "Exit codes: 0 done, 2 wrong usage or configuration, 3 diverged, 4 data missing, "
+        "5 peer failed, 130 interrupted."
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -39,66 +40,6 @@ peer = typer.Typer(
 )
 app.add_typer(peer, name="peer")
 
-out = Console()
-err = Console(stderr=True)
-
-Jobs = Annotated[
-    int,
-    typer.Option(
-        min=1, help="Runs at a time, each in a process with one thread; they share their data."
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-File = Annotated[
-    Path | None,
-    typer.Argument(help="An experiment file (TOML). Without one, the built-in example."),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="A.B=VALUE", help="Change a value of the file; may be repeated."),
-]
-Seed = Annotated[int | None, typer.Option(help="With this seed only, in place of the file's.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", metavar="DIR", help="Where to keep the runs. By default a new folder below runs/."
-    ),
-]
-
-
-class Format(StrEnum):
-    """What pictures are written as."""
-
-    svg = "svg"
-    png = "png"
-    csv = "csv"
-    parquet = "parquet"
-
-
-Export = Annotated[
-    list[Format] | None,
-    typer.Option(
-        "--export",
-        help="Also write the pictures, or the numbers in them, into pictures/; may be repeated.",
-    ),
-]
-
-
-class Kind(StrEnum):
-    """What can be listed."""
-
-    algorithms = "algorithms"
-    graphs = "graphs"
-    schedules = "schedules"
-    laws = "laws"
-    messages = "messages"
-    problems = "problems"
-    models = "models"
-    data = "data"
-    partitions = "partitions"
-    regularisers = "regularisers"
-    rates = "rates"
-
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -115,7 +56,8 @@ def _root(
         list[Path] | None,
         typer.Option(
             metavar="DIR",
-            help="Where code lies that a file names as module:Name. By default the working directory.",
+            help="Where to find code that a file names as module:Name. By default the working "
+            "directory.",
         ),
     ] = None,
 ) -> None:
@@ -123,7 +65,7 @@ def _root(
 
     prepare_process(keep_memory=False)  # before torch is loaded
     # Last, so that a file there is never taken for a module that is installed.
-    sys.path += [str(place.resolve()) for place in path or [Path()]]
+    sys.path += [str(folder.resolve()) for folder in path or [Path()]]
 
 
 @app.command()
@@ -166,19 +108,11 @@ def up(
     set_: Set = None,
     seed: Seed = None,
     out_dir: Out = None,
-    deadline: Annotated[
-        float | None,
-        typer.Option(
-            min=0.01,
-            help="Seconds to wait for a neighbour in a round; then the round goes on without it.",
-        ),
-    ] = None,
-    free: Annotated[
-        bool, typer.Option("--free", help="Wait for nobody: use the newest of every neighbour.")
-    ] = False,
+    deadline: Deadline = None,
+    free: Free = False,
     as_json: Json = False,
 ) -> None:
-    """Run an experiment between real processes with real TLS on this machine: one per client, keys and all."""
+    """Run an experiment on this machine as real peers: one process per client, over TLS."""
     from .up import up_command
 
     up_command(file, set_ or [], seed, out_dir, deadline, free, as_json)
@@ -198,7 +132,7 @@ def advise(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what theory knows about an experiment before it runs: will it agree, how fast, which steps, what floor."""
+    """Say what theory knows of an experiment: whether and how fast it agrees, steps, floor."""
     from .advise import advise_command
 
     advise_command(file, set_ or [], seed, constant or [], as_json)
@@ -241,7 +175,7 @@ def sweep(
     formats: Export = None,
     as_json: Json = False,
 ) -> None:
-    """Run a file over a grid of values, each with its report, and compare the results on one page."""
+    """Run a file over a grid of values, and compare the results on one page."""
     from .sweep import sweep_command
 
     sweep_command(file, grid, set_ or [], jobs, out_dir, [*(formats or [])], as_json)
@@ -334,64 +268,10 @@ def bench(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure simulator and peers on this machine, as ratios to plain loops, bare sockets and the machine's own bound."""
+    """Measure simulator and peers, as ratios to plain loops, sockets and the machine's bound."""
     from .. import bench as benchmark
 
     cases = [*(case or []), *(benchmark.BETWEEN_PROCESSES if peers else [])] or None
     with err.status("measuring") as status:
         document = benchmark.run(cases, progress=lambda text: status.update(text))
     show(document, benchmark.render(document), as_json)
-
-
-def show(document: Any, text: Any, as_json: bool) -> None:
-    """The answer of a command: for machines, or for people."""
-    if as_json:
-        sys.stdout.write(json.dumps(document, indent=1) + "\n")
-    else:
-        out.print(text)
-
-
-def main() -> None:
-    """Run a command; errors raised on purpose become one message and their exit code."""
-    from ..errors import Caution, PeerloomError
-
-    def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, Caution):
-            err.print(
-                f"[bold yellow]caution:[/] {_escaped(str(message))}",
-                highlight=False,
-                soft_wrap=True,
-            )
-        else:
-            before(message, category, *place, **more)
-
-    before, warnings.showwarning = warnings.showwarning, tell
-    try:
-        app()
-    except PeerloomError as error:
-        err.print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False, soft_wrap=True)
-        sys.exit(error.exit_code)
-    except SystemExit as end:
-        if isinstance(
-            getattr(end.__context__, "__cause__", None), KeyboardInterrupt
-        ):  # which typer makes an exit of
-            err.print("Interrupted.", highlight=False)
-        raise
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
-    except OSError as error:
-        if error.filename is None:
-            raise
-        err.print(
-            f"[bold red]error:[/] {_escaped(f'{error.filename}: {error.strerror}.')}",
-            highlight=False,
-            soft_wrap=True,
-        )
-        sys.exit(2)
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

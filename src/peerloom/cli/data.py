@@ -20,7 +20,7 @@ from rich.table import Column, Table
 
 from ..core import ConfigError, DataError, nearest
 from ..datasets import CATALOGUE, Source, cache, fetch, locate, locations, read
-from .app import err, show
+from .console import err, show
 
 __all__ = ["get_command", "list_command"]
 

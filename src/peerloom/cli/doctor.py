@@ -19,7 +19,7 @@ from rich.table import Table
 from .. import __version__
 from ..datasets import CATALOGUE, locate
 from ..runtime import keep_freed_memory
-from .app import show
+from .console import show
 
 __all__ = ["doctor_command"]
 

@@ -18,7 +18,7 @@ from ..problems import LOSSES
 from ..problems.layout import RowLayout
 from ..problems.models import Model
 from ..registry import KINDS, signature
-from .app import show
+from .console import show
 
 __all__ = ["list_command"]
 

@@ -16,32 +16,35 @@ from ..transport import Home
 from ..transport.files import is_locked
 from ..transport.reasons import REASONS
 
-__all__ = ["status_of", "told"]
+__all__ = ["describe_status", "status_of"]
 
 
 def status_of(folder: Path) -> list[dict[str, Any]]:
     """Return the status of every run of this peer; `alive` if a process works on it now."""
-    places = sorted(path.parent for path in Home.open(folder).state.glob("*/status.json"))
-    if not places:
+    runs = sorted(path.parent for path in Home.open(folder).state.glob("*/status.json"))
+    if not runs:
         raise DataError(
             f"No run was ever started in {folder}. Start one: peerloom peer start FILE --folder "
             f"{folder}"
         )
     found = []
-    for place in places:
-        run = {"run": place.name, **read_status(place), "alive": is_locked(place)}
+    for path in runs:
+        run = {"run": path.name, **read_status(path), "alive": is_locked(path)}
         if run["status"] in WORKING and not run["alive"]:
             run["status"] = "killed"
         found.append(run)
     return found
 
 
-def told(runs: list[dict[str, Any]]) -> RenderableType:
-    """The same for people."""
-    return Group(*(part for run in runs for part in _run(run)))
+def describe_status(runs: list[dict[str, Any]]) -> RenderableType:
+    """Return the status of runs as text and tables, for people."""
+    parts: list[RenderableType] = []
+    for run in runs:
+        parts += [Text("\n".join(_lines(run))), _links(run["links"])]
+    return Group(*parts)
 
 
-def _run(run: dict[str, Any]) -> list[RenderableType]:
+def _lines(run: dict[str, Any]) -> list[str]:
     last, seconds = run["last"], run["seconds"]
     figures = [
         f"{name} {last[name]:.4g}" for name in ("loss", "accuracy") if last.get(name) is not None
@@ -49,32 +52,44 @@ def _run(run: dict[str, Any]) -> list[RenderableType]:
     judged = f", {', '.join(figures)} at round {last['round']}" if figures else ""
     busy = seconds["compute"] + seconds["wait"]
     share = f", {seconds['wait'] / busy:.0%} of the time in mixing" if busy else ""
-    place = f"run {run['run']}: {run['status']}, round {run['round']} of {run['rounds']}"
-    lines = [f"{place}, {run['rounds_per_second']:.1f} rounds/s{share}{judged}"]
+    state = f"run {run['run']}: {run['status']}, round {run['round']} of {run['rounds']}"
+    lines = [f"{state}, {run['rounds_per_second']:.1f} rounds/s{share}{judged}"]
     if run["alive"] and seconds["waiting"] > 1:
         lines.append(f"waiting for neighbours for {seconds['waiting']:.0f} s")
-    checkpoint = run["checkpoint"]
-    lines.append(f"checkpoint of round {checkpoint['round']}, started {run['incarnation']} times, "
-                 f"roster version {run['roster']['version']}, told {_ago(run['updated'])}")  # fmt: skip
+    lines.append(
+        f"checkpoint of round {run['checkpoint']['round']}, started {run['incarnation']} times, "
+        f"roster version {run['roster']['version']}, told {_ago(run['updated'])}"
+    )
     if run["agreement"]["consensus"] is not None:
-        lines.append(f"consensus error of all peers about {run['agreement']['consensus']:.3g}, "
-                     f"this peer's distance from the mean about {run['agreement']['distance']:.3g}")  # fmt: skip
+        lines.append(
+            f"consensus error of all peers about {run['agreement']['consensus']:.3g}, "
+            f"this peer's distance from the mean about {run['agreement']['distance']:.3g}"
+        )
     if run.get("error"):
         lines.append(f"it failed: {run['error']}")
     for why, count in sorted(run["refusals"].items()):
         meaning = REASONS.get(why.removeprefix("by_peer_"), "")
         by = "neighbours refused this peer" if why.startswith("by_peer_") else "refused"
         lines.append(f"{by} {count} times: {why.removeprefix('by_peer_')} ({meaning})")
+    return lines
+
+
+def _links(links: list[dict[str, Any]]) -> Table:
     table = Table("neighbour", "from it", "to it", "lag", "trip", "received", "sent", "drops")
-    for name in sorted({link["peer"] for link in run["links"]}):
-        links = {link["direction"]: link for link in run["links"] if link["peer"] == name}
-        into, out = links.get("in"), links.get("out")
+    for name in sorted({link["peer"] for link in links}):
+        ends = {link["direction"]: link for link in links if link["peer"] == name}
+        into, out = ends.get("in"), ends.get("out")
         table.add_row(
-            name, _state(into), _state(out), "" if into is None or into["lag"] is None else str(into["lag"]),
-            "" if out is None or out["rtt"] is None else f"{1000 * out['rtt']:.1f} ms", _moved(into, "applied", "stale"),
-            _moved(out, "acked"), str(sum(sum(link["reconnects"].values()) for link in links.values())),
-        )  # fmt: skip
-    return [Text("\n".join(lines)), table]
+            name,
+            _state(into),
+            _state(out),
+            "" if into is None or into["lag"] is None else str(into["lag"]),
+            "" if out is None or out["rtt"] is None else f"{1000 * out['rtt']:.1f} ms",
+            _moved(into, "applied", "stale"),
+            _moved(out, "acked"),
+            str(sum(sum(end["reconnects"].values()) for end in ends.values())),
+        )
+    return table
 
 
 def _state(link: dict[str, Any] | None) -> str:

@@ -15,7 +15,7 @@ from ..core import ConfigError, DivergedError, PeerloomError
 from ..reports import write_report
 from ..runs import Run, RunFolder, replace_file
 from ..runs.pool import Job, run_jobs
-from .app import err
+from .console import err
 from .run import Stop, carry_out, folders_of, status_of
 
 __all__ = ["EXPERIMENT", "run_points", "same_or_new"]

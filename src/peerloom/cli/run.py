@@ -25,7 +25,7 @@ from ..reports.export import PICTURES, export
 from ..reports.plots import report_pictures
 from ..runs import RunFolder, comparison_at, find_runs, folder_name, simulate
 from ..runtime import prepare_process
-from .app import err, show
+from .console import err, show
 from .files import load
 
 __all__ = [

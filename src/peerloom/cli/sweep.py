@@ -25,7 +25,7 @@ from ..runs import Run
 from ..sweeps.figures import Factor, figure_pictures
 from ..sweeps.page import page, shown, tabled
 from ..sweeps.readings import Found, Reading, middle
-from .app import err, show
+from .console import err, show
 from .points import run_points
 
 __all__ = ["grid_points", "sweep_command"]

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ..peers.federation import Federation
 from ..peers.peer import check_stop
-from .app import err
+from .console import err
 from .run import folders_of, prepare, tell
 
 __all__ = ["up_command"]

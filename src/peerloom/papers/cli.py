@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ..cli.app import Export, Jobs, Json
+from ..cli.options import Export, Jobs, Json
 
 __all__ = ["reproduce"]
 

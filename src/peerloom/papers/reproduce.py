@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
-from ..cli.app import err, show
+from ..cli.console import err, show
 from ..cli.points import EXPERIMENT, run_points, same_or_new
 from ..core import ConfigError, nearest
 from ..reports.export import PICTURES, export

@@ -82,10 +82,8 @@ def summary(runs: list[Run], targets: Sequence[float] | None = None) -> Summary:
     """
     groups, quality = grouped(runs), quality_of(runs)
     measured = any(len(run.metrics) for run in runs)
-    if targets is None:
-        levels = choose_targets(groups, quality)
-    else:
-        levels = sorted(targets, reverse=not quality.higher)
+    given = None if targets is None else sorted(targets, reverse=not quality.higher)
+    levels = choose_targets(groups, quality) if given is None else given
     reached = [reach(group, level, quality) for level in levels for group in groups]
     delay = _common_delay(groups)
     equal = [_equal(group, delay, quality) for group in groups] if delay else []

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..app import Json
+from ..options import Json
 from .shared import HERE, Folder, say
 
 __all__ = ["allow"]
@@ -21,7 +21,9 @@ def allow(
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
-    """Allow code that an experiment names, as its file is now. Read it first: it runs with all rights of this peer.
+    """Allow code that an experiment names, as its file is now.
+
+    Read it first: it runs with all rights of this peer.
 
     The module is looked for in the peer's folder `code`, then among installed packages. If the file
     changes later, it must be allowed again.

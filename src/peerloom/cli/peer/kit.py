@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..app import Json, show
+from ..console import show
+from ..options import Json
 from .shared import HERE, Folder, founder_of, members_table, read, say, summary
 
 __all__ = ["kit_app"]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..app import Json, err, show
+from ..console import err, show
+from ..options import Json
 from .shared import HERE, Folder, identity_of, members_table, say, spelled, summary
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def invite(
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
-    """Make an invitation for one newcomer: one line to hand over by a way you trust. It works once."""
+    """Make an invitation for one newcomer: a line to hand over by a way you trust, good once."""
     from ...transport import Home, JoinServer
     from ...transport.roster import parse_address
 
@@ -77,7 +78,10 @@ def invite(
     invitation = book.invite(home.identity, address or listen, hours)
     token = invitation.token()
     if not listen:
-        after = "The newcomer runs: peerloom peer join TOKEN --request FILE\nThen here: peerloom peer roster add FILE"
+        after = (
+            "The newcomer runs: peerloom peer join TOKEN --request FILE\n"
+            "Then here: peerloom peer roster add FILE"
+        )
         say({"token": token, "expires": invitation.expires}, f"{token}\n{after}", as_json)
         return
     err.print(token, highlight=False, soft_wrap=True)
@@ -130,7 +134,10 @@ def join(
     answer = join_request(home.identity, invitation, home.name, home.addresses)
     if request is not None:
         write_whole(request, answer)
-        after = f"Send {request} to the founder, then: peerloom peer roster take FILE --founder {spelled(invitation.founder)}"
+        after = (
+            f"Send {request} to the founder, then: peerloom peer roster take FILE "
+            f"--founder {spelled(invitation.founder)}"
+        )
         say({"request": str(request), "founder": invitation.founder}, after, as_json)
         return
     home = home.trust(join_online(invitation, answer))

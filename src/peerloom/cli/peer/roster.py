@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..app import Json, show
+from ..console import show
+from ..options import Json
 from .shared import (
     HERE,
     Folder,
@@ -58,7 +59,10 @@ def roster_remove(
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
-    """Remove a member (founder only). Peers that run close its links at once, and go on or say why they cannot."""
+    """Remove a member (founder only). Running peers close its links at once.
+
+    They go on without it, or say why they cannot.
+    """
     from ...transport import Home
 
     home = Home.open(folder)
@@ -78,7 +82,10 @@ def roster_link(
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
-    """Set one link, for the next run (a new epoch), or remove one, also for the run under way (founder only)."""
+    """Set one link for the next run, or remove one, also for the run under way (founder only).
+
+    Setting a link begins a new epoch.
+    """
     from ...transport import Home, Link
 
     home = Home.open(folder)
@@ -104,7 +111,10 @@ def roster_graph(
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
-    """Agree on an experiment (founder only): its links and weights, member i as row i, and its file's hash. A new epoch."""
+    """Agree on an experiment (founder only): its links, its weights and its file's hash.
+
+    Member i becomes row i, and a new epoch begins.
+    """
     import hashlib
 
     from ...config import spec_hash

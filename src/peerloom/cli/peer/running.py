@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..app import Json, err, show
+from ..console import err, show
+from ..options import Deadline, Free, Json
 from .shared import HERE, Folder, say
 
 __all__ = ["export", "start", "status", "stop"]
@@ -40,20 +41,8 @@ def start(
             metavar="HOST:PORT", help="Where to listen. By default this peer's first address."
         ),
     ] = "",
-    deadline: Annotated[
-        float | None,
-        typer.Option(
-            min=0.01,
-            help="Seconds to wait for a neighbour in a round; then the round goes on without it.",
-        ),
-    ] = None,
-    free: Annotated[
-        bool,
-        typer.Option(
-            "--free",
-            help="Wait for nobody: use the newest of every neighbour. Must be so at every site.",
-        ),
-    ] = False,
+    deadline: Deadline = None,
+    free: Free = False,
     wait: Annotated[
         float,
         typer.Option(
@@ -65,7 +54,7 @@ def start(
         float,
         typer.Option(
             min=0.5,
-            help="Seconds of silence after which a link is given up. 3 suits a LAN, 30 lossy lines.",
+            help="Seconds of silence until a link is given up. 3 suits a LAN, 30 lossy lines.",
         ),
     ] = 10.0,
     largest_norm: Annotated[
@@ -90,7 +79,7 @@ def start(
     ] = False,
     folder: Folder = HERE,
 ) -> None:
-    """Train: this peer's row of the experiment, with its neighbours. Started again, it goes on where it was."""
+    """Train this peer's row of the experiment. Started again, it goes on where it was."""
     from ...peers.start import Site, serve
     from ...transport import Settings
 
@@ -104,11 +93,11 @@ def start(
 
 
 def status(folder: Folder = HERE, as_json: Json = False) -> None:
-    """How the runs of this peer stand: round, loss, every link with its lag and bytes, refusals by reason."""
-    from ..peer_status import status_of, told
+    """Show the runs of this peer: round, loss, lag and bytes of every link, refusals by reason."""
+    from ..peer_status import describe_status, status_of
 
     found = status_of(folder)
-    show(found, told(found), as_json)
+    show(found, describe_status(found), as_json)
 
 
 def stop(
@@ -133,10 +122,10 @@ def stop(
     if not running:
         err.print("No peer runs here.", highlight=False)
         return
-    for place in running:
-        os.kill(read_status(place)["pid"], signal.SIGTERM)
+    for run in running:
+        os.kill(read_status(run)["pid"], signal.SIGTERM)
     end = time.monotonic() + wait
-    while any(is_locked(place) for place in running):
+    while any(is_locked(run) for run in running):
         if time.monotonic() > end:
             raise PeerError(
                 f"The peer has not ended within {wait:.0f} s. It may be writing a large "
@@ -159,10 +148,10 @@ def export(
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
-    """Write this peer's model of its last checkpoint to a file that PyTorch and others read. Needs no network."""
+    """Write the model of this peer's last checkpoint to a safetensors file, without a network."""
     from ...peers.export import export_peer
     from ...transport import Home
-    from ..export import told
+    from ..export import describe_export
 
     exp, about = export_peer(Home.open(folder), file, run)
-    say({"file": str(file), **about}, told(file, exp, about), as_json)
+    say({"file": str(file), **about}, describe_export(file, exp, about), as_json)

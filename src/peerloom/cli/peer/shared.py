@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from ..app import out, show
+from ..console import out, show
 
 if TYPE_CHECKING:
     from ...transport import Home, Roster
