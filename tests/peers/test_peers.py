@@ -25,7 +25,7 @@ from peerloom.peers.folder import PeerFolder
 from peerloom.peers.processes import context
 from peerloom.peers.replay import DecisionsWire
 from peerloom.peers.start import check_deadline, check_free, check_roster
-from peerloom.peers.sync_wire import _stacked, _unstacked
+from peerloom.peers.wire_memory import stack_bodies, unstack_bodies
 from peerloom.peers.wire_plan import WirePlan
 from peerloom.runs import RunFolder
 from peerloom.runtime import build_port
@@ -425,10 +425,10 @@ def test_what_all_neighbours_are_sent_is_kept_once():
     one, other = (np.frombuffer(text, np.uint8) for text in (b"ab", b"cde"))
     bodies = [one, one, other, one, np.empty(0, np.uint8)]
     places = [(to, 7, 1) for to in range(5)]
-    pieces = _stacked("sent", list(zip(places, bodies, strict=True)))
+    pieces = stack_bodies("sent", list(zip(places, bodies, strict=True)))
     assert sum(len(piece) for piece in pieces["sent"]) == 5
     memory = {name: np.concatenate(parts) for name, parts in pieces.items()}
-    again = list(_unstacked("sent", memory))
+    again = list(unstack_bodies("sent", memory))
     assert [place for place, _ in again] == places
     assert [body.tobytes() for _, body in again] == [body.tobytes() for body in bodies]
     assert again[0][1] is again[1][1]

@@ -13,10 +13,8 @@ from ..core import Codec, Draws, Envelope
 
 __all__ = ["FAST", "SIZES", "codec_speeds"]
 
-SIZES: Mapping[int, int] = {
-    7_850: 40,
-    1_000_000: 8,
-}  # numbers of a row, and how often each is timed
+# Numbers of a row, and how often each is timed.
+SIZES: Mapping[int, int] = {7_850: 40, 1_000_000: 8}
 FAST = ("Dense(word='float16')", "TopK(fraction=0.1, positions='shortest')", "Sign()")
 _CODECS: tuple[Codec, ...] = (
     Dense(),
@@ -36,7 +34,7 @@ _CODECS: tuple[Codec, ...] = (
 
 
 def codec_speeds(sizes: Mapping[int, int] = SIZES) -> dict[tuple[str, int], tuple[float, float]]:
-    """Return MB of float32 row per second, encoded and decoded, best of several, by codec and n."""
+    """Return MB of float32 per second, encoded and decoded, best of several, by codec and n."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

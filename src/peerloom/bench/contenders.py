@@ -145,7 +145,7 @@ class NumpyLoop:
 
 
 def _metropolis(graph: Network) -> list[dict[int, float]]:
-    """Return 1 / (1 + the larger degree) per neighbour, independently of `graphs`, to check it."""
+    """Return 1 / (1 + the larger degree) per neighbour; a check of what `graphs` computes."""
     neighbours: list[list[int]] = [[] for _ in range(graph.rows)]
     for source, target in zip(graph.peers.src.tolist(), graph.peers.dst.tolist(), strict=True):
         neighbours[target].append(source)

@@ -42,13 +42,12 @@ _ANSWER = 16  # bytes
 def links(sizes: Sizes = SIZES) -> dict[str, tuple[float, float]]:
     """Return median milliseconds per frame, by size: over a link, and over a bare TLS socket.
 
-    One frame goes this way, the next the other: where a machine is now fast, now slow, both have
-    the same of it.
+    Frames alternate between the two, so that changes of the machine's speed affect both alike.
     """
     pair = Experiment(ring(2), Classification("softmax", blobs(samples=20)), DGD(lr=0.1), rounds=1)
     found = {}
-    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
-        ours, theirs = found_on_this_machine(pair, Path(place))
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        ours, theirs = found_on_this_machine(pair, Path(folder))
         bare = stack.enter_context(_bare(ours, theirs, sizes))
         checked = stack.enter_context(_checked(ours, theirs, sizes))
         for channel, (size, (many, frames)) in enumerate(sizes.items()):
@@ -149,7 +148,7 @@ def _answer(folder: str, where: tuple[str, int], sizes: Sizes) -> None:
 
 
 def _dial(where: tuple[str, int]) -> socket.socket:
-    """The other process needs a moment to listen."""
+    """Connect, again and again while the other process does not listen yet."""
     for _ in range(100):
         try:
             return socket.create_connection(where)

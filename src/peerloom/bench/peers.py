@@ -47,19 +47,17 @@ def crowd() -> dict[str, float]:
 
 def _measured(graph: Network, features: int, rounds: int, warm: int) -> dict[str, float]:
     exp = _experiment(graph, features, rounds, warm)
-    with tempfile.TemporaryDirectory() as place:
-        federation = Federation(exp, Path(place) / "run")
+    with tempfile.TemporaryDirectory() as folder:
+        federation = Federation(exp, Path(folder) / "run")
         begin, first = time.perf_counter(), list[float]()
 
-        def look(rows: list[dict[str, Any]]) -> None:
+        def note_first(rows: list[dict[str, Any]]) -> None:
             if not first and len(rows) == graph.rows and all(row["round"] for row in rows):
                 first.append(time.perf_counter() - begin)
 
-        federation.run(look)
-        last, lines = (
-            federation.status(),
-            [keep.measurements() for keep in federation.peer_folders()],
-        )
+        federation.run(note_first)
+        last = federation.status()
+        lines = [folder.measurements() for folder in federation.peer_folders()]
     spent, cpu = (
         np.array([line[-1][what] - line[1][what] for line in lines])
         for what in ("seconds", "cpu_seconds")
@@ -98,12 +96,10 @@ def _parts() -> dict[str, float]:
     )
     session.start()
     plan = WirePlan.of(exp)
-    kept = [
-        np.zeros(exp.problem.n, np.float32) for _ in range(2 * plan.remember)
-    ]  # what its two neighbours may need again
-
-    with tempfile.TemporaryDirectory() as place:
-        keep = PeerFolder(Path(place), "bench")
+    # What its two neighbours may need again.
+    kept = [np.zeros(exp.problem.n, np.float32) for _ in range(2 * plan.remember)]
+    with tempfile.TemporaryDirectory() as folder:
+        keep = PeerFolder(Path(folder), "bench")
         done = replace(session.checkpoint(), wire={"bodies": kept})
         saved = _median(lambda: keep.save(done), 10)
         return {"step": _median(session.step, 500), "checkpoint": saved / plan.checkpoint_every}

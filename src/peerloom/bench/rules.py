@@ -42,7 +42,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 _PAME = "PaME, 20 % of the coordinates, its own schedule"
 WANTED: dict[str, float] = dict.fromkeys(_TRACKING, 2.2) | {_PAME: 3.0}
-"""Rounds of DGD that a round may cost; 4 for compressed rules, which are named with their codec."""
+"""Rounds of DGD that a round may cost; compressed rules, named with their codec, may cost 4."""
 
 
 def rule_rounds(seconds: float, only: tuple[str, ...] | None = None) -> dict[str, float]:

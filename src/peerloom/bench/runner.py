@@ -60,9 +60,7 @@ def run(
     lines    the figures: case, what, value, unit, wanted, sense, met, error
     rounds   the milliseconds behind them, one entry per workload
     """
-    named = (
-        list(PARTS) if cases is None else list(dict.fromkeys(cases))
-    )  # what is named twice is measured once
+    named = list(dict.fromkeys(PARTS if cases is None else cases))  # each is measured once
     for name in named:
         if name not in PARTS:
             raise ConfigError(f"bench: there is no case '{name}'. {nearest(name, PARTS)}")

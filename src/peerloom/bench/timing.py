@@ -1,4 +1,4 @@
-"""Timing that survives a noisy machine: contenders take turns, and each one's best turn counts."""
+"""Timing on a noisy machine: contenders take turns, and the best turn of each counts."""
 
 from __future__ import annotations
 

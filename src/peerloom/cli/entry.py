@@ -16,7 +16,9 @@ def main() -> None:
     """Run a command; errors raised on purpose become one message and their exit code."""
     from ..errors import Caution, PeerloomError
 
-    def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    def show_warning(
+        message: Warning | str, category: type[Warning], *where: Any, **more: Any
+    ) -> None:
         if issubclass(category, Caution):
             err.print(
                 f"[bold yellow]caution:[/] {_escaped(str(message))}",
@@ -24,9 +26,9 @@ def main() -> None:
                 soft_wrap=True,
             )
         else:
-            before(message, category, *place, **more)
+            before(message, category, *where, **more)
 
-    before, warnings.showwarning = warnings.showwarning, tell
+    before, warnings.showwarning = warnings.showwarning, show_warning
     try:
         app()
     except PeerloomError as error:

@@ -1,4 +1,4 @@
-"""Several comparisons, in turn or with many runs at once: what `reproduce` and `sweep` share."""
+"""Several comparisons, in turn or in parallel: what `reproduce` and `sweep` share."""
 
 from __future__ import annotations
 
@@ -11,67 +11,62 @@ import tomli_w
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..config import Comparison, comparison_from, read_file
-from ..core import ConfigError, DivergedError, PeerloomError
+from ..core import ConfigError, PeerloomError
 from ..reports import write_report
 from ..runs import Run, RunFolder, replace_file
 from ..runs.pool import Job, run_jobs
 from .console import err
-from .run import Stop, carry_out, folders_of, status_of
+from .run import Stop, carry_out, divergence_of, folders_of, status_of
 
-__all__ = ["EXPERIMENT", "run_points", "same_or_new"]
+__all__ = ["EXPERIMENT", "check_same_or_new", "run_points"]
 
 Table = dict[str, Any]
 EXPERIMENT = "experiment.toml"  # in the folder of every point
 
 
 def run_points(
-    tables: Mapping[str, Table], places: Mapping[str, Path], jobs: int, again: str
+    tables: Mapping[str, Table], targets: Mapping[str, Path], jobs: int, again: str
 ) -> tuple[dict[str, list[Run]], list[PeerloomError]]:
     """Run or resume every comparison in its folder; write a page for each that has curves.
 
-    Gives the runs of each, and the errors of those that diverged. `again` is what to do after an
+    Returns the runs of each, and the errors of those that diverged. `again` is what to do after an
     interruption. Nothing is written before all comparisons are known to be right.
     """
     for name, table in tables.items():
-        same_or_new(places[name], table)
+        check_same_or_new(targets[name], table)
     planned = {
-        name: _Planned.of(comparison, places[name]) for name, comparison in _comparisons(tables)
+        name: _Planned.of(comparison, targets[name]) for name, comparison in _comparisons(tables)
     }
     for name, table in tables.items():
-        places[name].mkdir(parents=True, exist_ok=True)
+        targets[name].mkdir(parents=True, exist_ok=True)
         text = tomli_w.dumps(table).encode()
-        replace_file(places[name] / EXPERIMENT, lambda file, text=text: file.write(text))  # type: ignore[misc]
+        replace_file(targets[name] / EXPERIMENT, lambda file, text=text: file.write(text))  # type: ignore[misc]
     failures = (
-        _at_once(planned, places, jobs, again) if jobs > 1 else _in_turn(tables, planned, again)
+        _at_once(planned, targets, jobs, again) if jobs > 1 else _in_turn(tables, planned, again)
     )
     runs = {
         name: [RunFolder(folder).read() for folder in some.folders]
         for name, some in planned.items()
     }
     for name, some in runs.items():
-        if (
-            max(len(run.metrics) for run in some) <= 2
-        ):  # judged at the start and at the end only: there are no curves
+        if max(len(run.metrics) for run in some) <= 2:  # start and end: there are no curves
             continue
-        write_report(some, places[name] / "report.html", str(tables[name].get("title", name)))
+        write_report(some, targets[name] / "report.html", str(tables[name].get("title", name)))
     return runs, failures
 
 
 class _Planned(NamedTuple):
-    """Return the runs of a comparison: folder, name and number of rounds."""
+    """The runs of a comparison: folder, name and number of rounds of each."""
 
     folders: list[Path]
     names: list[str]
     rounds: list[int]
 
     @classmethod
-    def of(cls, comparison: Comparison, place: Path) -> _Planned:
+    def of(cls, comparison: Comparison, folder: Path) -> _Planned:
         every = comparison.experiments
-        names, rounds = (
-            [f"{exp.name}, seed {exp.seed}" for exp in every],
-            [exp.rounds for exp in every],
-        )
-        return cls(folders_of(comparison, place), names, rounds)
+        names = [f"{exp.name}, seed {exp.seed}" for exp in every]
+        return cls(folders_of(comparison, folder), names, [exp.rounds for exp in every])
 
 
 def _in_turn(
@@ -93,12 +88,12 @@ def _comparisons(tables: Mapping[str, Table]) -> Iterator[tuple[str, Comparison]
         yield name, before[0]
 
 
-def same_or_new(place: Path, table: Table) -> None:
+def check_same_or_new(folder: Path, table: Table) -> None:
     """Refuse a folder that was begun with another experiment than this one."""
-    file = place / EXPERIMENT
+    file = folder / EXPERIMENT
     if file.exists() and (there := read_file(file)) != table:
         raise ConfigError(
-            f"{place} holds runs of other settings: {_first_difference(there, table)}. Give "
+            f"{folder} holds runs of other settings: {_first_difference(there, table)}. Give "
             "another --out, or remove it."
         )
 
@@ -115,14 +110,14 @@ def _first_difference(there: Any, here: Any, path: str = "") -> str:
 
 
 def _at_once(
-    planned: Mapping[str, _Planned], places: Mapping[str, Path], jobs: int, again: str
+    planned: Mapping[str, _Planned], targets: Mapping[str, Path], jobs: int, again: str
 ) -> list[PeerloomError]:
     """All runs that are not done yet, some at a time, with one display."""
     wanted, names, rounds = [], [], []
     for point, runs in planned.items():
         for k, folder in enumerate(runs.folders):
             if status_of(folder) not in ("done", "diverged"):
-                wanted.append(Job(places[point] / EXPERIMENT, k, folder))
+                wanted.append(Job(targets[point] / EXPERIMENT, k, folder))
                 names.append(f"{point} {runs.names[k]}".strip())
                 rounds.append(runs.rounds[k])
     failed: list[str] = []
@@ -170,9 +165,5 @@ def _at_once(
         sys.exit(130)
     if failed:
         raise PeerloomError(failed[0])
-    infos = [RunFolder(folder).info() for some in planned.values() for folder in some.folders]
-    return [
-        DivergedError(str(info["message"]), round=int(info["round"]), row=int(info["row"]))
-        for info in infos
-        if info["status"] == "diverged"
-    ]
+    folders = [folder for some in planned.values() for folder in some.folders]
+    return [divergence_of(folder) for folder in folders if status_of(folder) == "diverged"]

@@ -31,12 +31,13 @@ from .files import load
 __all__ = [
     "Stop",
     "carry_out",
+    "divergence_of",
     "folders_of",
     "prepare",
     "report_command",
+    "report_results",
     "run_command",
     "status_of",
-    "tell",
 ]
 
 SHARED_FROM = 250_000  # numbers in all models together from which a second thread pays
@@ -53,7 +54,7 @@ def run_command(
     record: bool,
     as_json: bool,
 ) -> None:
-    """Carry out every experiment of a file, then tell what came of it."""
+    """Run every experiment of a file, then report the results."""
     if resume is not None:
         if file or settings or seed is not None or out_dir:
             raise ConfigError(
@@ -74,7 +75,7 @@ def run_command(
         threads=threads,
         record=record,
     )
-    tell(folders, out / "report.html", comparison.title, as_json)
+    report_results(folders, out / "report.html", comparison.title, as_json)
     if failures:
         sys.exit(failures[0].exit_code)
 
@@ -89,7 +90,7 @@ def carry_out(
     threads: int | None = None,
     record: bool = False,
 ) -> list[PeerloomError]:
-    """Run every experiment into its folder, with bars; give the errors of those that diverged.
+    """Run every experiment into its folder; return the errors of those that diverged.
 
     With `resume` what is done stays, and what was begun goes on. An interruption ends the program,
     and tells `again`.
@@ -101,18 +102,11 @@ def carry_out(
     failures: list[PeerloomError] = []
     with Stop() as stop, _progress(comparison) as advance:
         for exp, folder in zip(comparison.experiments, folders, strict=True):
-            if resume and (status := status_of(folder)) in (
-                "done",
-                "diverged",
-            ):  # it would only diverge again
+            status = status_of(folder) if resume else ""
+            if status in ("done", "diverged"):  # it would only diverge again
                 advance(exp.name, exp.seed, exp.rounds)
                 if status == "diverged":
-                    info = RunFolder(folder).info()
-                    failures.append(
-                        DivergedError(
-                            str(info["message"]), round=int(info["round"]), row=int(info["row"])
-                        )
-                    )
+                    failures.append(divergence_of(folder))
                 continue
             try:
                 bar = each_round(partial(advance, exp.name, exp.seed))
@@ -153,7 +147,7 @@ def report_command(
         if len(paths) == 1 and top.exists()
         else "Peerloom runs"
     )
-    tell(folders, page, title, as_json, formats)
+    report_results(folders, page, title, as_json, formats)
 
 
 def prepare(
@@ -163,7 +157,7 @@ def prepare(
     out_dir: Path | None,
     check: Callable[[Experiment], None] = lambda exp: None,
 ) -> tuple[Comparison, Path]:
-    """What to run, once every experiment has passed the check, and a new folder for it."""
+    """Return what to run, once every experiment has passed the check, and a new folder."""
     table, name = load(file, settings, seed)
     comparison = comparison_from(table, name)
     for exp in comparison.experiments:
@@ -186,35 +180,33 @@ def _threads(comparison: Comparison) -> int:
 
 
 def folders_of(comparison: Comparison, out: Path) -> list[Path]:
-    """Where each run of a comparison lies."""
+    """Return the folder of each run of a comparison."""
     if (out / "run.json").exists():  # a single run's own folder, given to --resume
         return [out]
     return [out / folder_name(exp) for exp in comparison.experiments]
 
 
 def status_of(folder: Path) -> str:
-    """How a run stands; missing, where nothing was begun."""
-    return (
-        str(RunFolder(folder).info().get("status", "unknown"))
-        if (folder / "run.json").exists()
-        else "missing"
-    )
+    """Return the status of a run; "missing" where nothing was begun."""
+    if not (folder / "run.json").exists():
+        return "missing"
+    return str(RunFolder(folder).info().get("status", "unknown"))
+
+
+def divergence_of(folder: Path) -> DivergedError:
+    """Return the error with which a run diverged, as its folder has it."""
+    info = RunFolder(folder).info()
+    return DivergedError(str(info["message"]), round=int(info["round"]), row=int(info["row"]))
 
 
 def _threads_of(folders: list[Path]) -> int | None:
     """Return the threads that runs began with: another number would change the last bits."""
     begun = [RunFolder(folder).info() for folder in folders if (folder / "run.json").exists()]
-    return next(
-        (
-            int(info["versions"]["threads"])
-            for info in begun
-            if "threads" in info.get("versions", {})
-        ),
-        None,
-    )
+    versions = [info.get("versions", {}) for info in begun]
+    return next((int(found["threads"]) for found in versions if "threads" in found), None)
 
 
-def tell(
+def report_results(
     folders: list[Path], page: Path, title: str, as_json: bool, formats: Sequence[str] = ()
 ) -> None:
     """Write the report, and its pictures in these formats beside it; say the same in short."""
@@ -263,7 +255,7 @@ def _progress(comparison: Comparison) -> Iterator[Any]:
 
 
 class Stop:
-    """Ctrl-C and a polite kill ask for a stop after the round; a second one does not wait."""
+    """SIGINT and SIGTERM request a stop after the round; a second signal does not wait."""
 
     def __init__(self) -> None:
         self.asked = False

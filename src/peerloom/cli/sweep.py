@@ -49,9 +49,9 @@ def sweep_command(
         name: override(base, point) | {"title": f"{title}: {name}"}
         for name, point in points.items()
     }
-    places = {name: out / re.sub(r"[^A-Za-z0-9._=-]+", "_", name) for name in tables}
+    folders = {name: out / re.sub(r"[^A-Za-z0-9._=-]+", "_", name) for name in tables}
     runs, failures = run_points(
-        tables, places, jobs, again=f"give the same command with --out {out}"
+        tables, folders, jobs, again=f"give the same command with --out {out}"
     )
     found = {name: summary(some) for name, some in runs.items()}
     document: dict[str, Any] = {"title": title, "folder": str(out)}
@@ -69,9 +69,9 @@ def sweep_command(
         table.add_row(*rows[-1])
     where = out / "sweep.html"
     medians = tabled(["at the end, median over seeds", *labels], rows, "numbers")
-    reports = [name for name in runs if (places[name] / "report.html").exists()]
+    reports = [name for name in runs if (folders[name] / "report.html").exists()]
     links = [
-        f'<a href="{escape(quote(places[name].name))}/report.html">{escape(name)}</a>'
+        f'<a href="{escape(quote(folders[name].name))}/report.html">{escape(name)}</a>'
         for name in reports
     ]
     parts = [
@@ -141,8 +141,10 @@ def _factors(settings: Sequence[str]) -> list[Factor]:
 def grid_points(grids: Sequence[str]) -> dict[str, list[str]]:
     """Return every combination of values `a.b=1,2,3`; commas within brackets do not separate.
 
-    >>> grid_points(["graph.radius=0.4,0.6", "seed=1"]) {'radius=0.4 seed=1': ['graph.radius=0.4',
-    'seed=1'], 'radius=0.6 seed=1': ['graph.radius=0.6', 'seed=1']}
+    >>> for name, settings in grid_points(["graph.radius=0.4,0.6", "seed=1"]).items():
+    ...     print(name, settings)
+    radius=0.4 seed=1 ['graph.radius=0.4', 'seed=1']
+    radius=0.6 seed=1 ['graph.radius=0.6', 'seed=1']
     """
     if not grids:
         raise ConfigError(

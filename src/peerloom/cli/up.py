@@ -11,7 +11,7 @@ from rich.table import Table
 from ..peers.federation import Federation
 from ..peers.peer import check_stop
 from .console import err
-from .run import folders_of, prepare, tell
+from .run import folders_of, prepare, report_results
 
 __all__ = ["up_command"]
 
@@ -34,7 +34,7 @@ def up_command(
             title = f"{exp.name}, seed {exp.seed}: {exp.graph.rows} processes"
             federation.run(lambda rows, title=title: live.update(_table(title, rows)))  # type: ignore[misc]
             federation.collect()
-    tell(folders, out / "report.html", comparison.title, as_json)
+    report_results(folders, out / "report.html", comparison.title, as_json)
 
 
 def _table(title: str, rows: list[dict[str, Any]]) -> Table:

@@ -17,7 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ..cli.console import err, show
-from ..cli.points import EXPERIMENT, run_points, same_or_new
+from ..cli.points import EXPERIMENT, check_same_or_new, run_points
 from ..core import ConfigError, nearest
 from ..reports.export import PICTURES, export
 from ..reports.picture import Picture
@@ -100,7 +100,7 @@ def reproduce_command(
     ]
     # points of one folder agree in all the rest
     for name, table in recipe.tables(replace(form, points=others)).items():
-        same_or_new(places[name], table)
+        check_same_or_new(places[name], table)
     runs, failures = run_points(tables, places, jobs, again="give the same command again")
     document = outcome(paper, figure, recipe, form, runs).to_dict()
     document |= {"command": _command(paper, figure, form), "folder": str(out), "ran": list(runs)}

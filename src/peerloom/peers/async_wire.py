@@ -28,7 +28,7 @@ from ..errors import PeerError
 from ..transport import Flow, Inflow, Outflow, Parcel, Roster, Transport
 from .decisions import Tag
 from .floats import from_body, to_body
-from .sync_wire import Memory, Pieces
+from .wire_memory import Memory, Pieces
 from .wire_plan import WirePlan
 
 __all__ = ["AsyncWire"]

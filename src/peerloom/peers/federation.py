@@ -27,7 +27,7 @@ from ..runs import RunFolder
 from ..runtime import Snapshot, build_port, prepare_process
 from ..schedules import Record
 from ..transport import Home, Link, Member, Roster
-from .decisions import CLOSING, Journal
+from .decisions import CLOSING, Decision, Journal
 from .folder import PeerFolder
 from .peer import check_stop
 from .processes import start_row
@@ -67,9 +67,7 @@ class Federation:
                 "start FILE --data SAMPLES"
             )
         check_stop(exp)
-        prepared = prepare_process(
-            keep_memory=False
-        )  # the processes of rows inherit the environment
+        prepared = prepare_process(keep_memory=False)  # rows' processes inherit the environment
         folder = RunFolder.create(out, exp, process=prepared._asdict())
         self._set(folder, found_on_this_machine(exp, out / "peers", folder.config), deadline, free)
         if begin is not None:
@@ -91,9 +89,7 @@ class Federation:
         self.exp, self.folder, self.homes = folder.experiment(), folder, homes
         self._deadline, self._free = deadline, free
         self._pause: int | None = None
-        self.folders = [
-            run_folder(home, self.exp) for home in homes
-        ]  # where each row keeps this run
+        self.folders = [run_folder(home, self.exp) for home in homes]  # of this run, by row
         self._running: dict[int, BaseProcess] = {}
 
     def start(self, row: int) -> None:
@@ -103,7 +99,7 @@ class Federation:
         self._running[row] = start_row(self.folder.config, folder, folder / "log.txt", site)
 
     def kill(self, row: int) -> None:
-        """Without a word, as a power cut does."""
+        """Kill a row's process without warning, as a power cut does."""
         self._running[row].kill()
         self._running[row].join()
 
@@ -124,7 +120,7 @@ class Federation:
             self.wait(on_status)
 
     def wait(self, on_status: Callable[[list[dict[str, Any]]], None] | None = None) -> None:
-        """Until every process has ended well."""
+        """Wait until every process has ended well; raise what a failed one said."""
         running, pause = True, max(_LOOK, _LOOK_EACH * len(self.homes))
         while running:
             running = any(process.exitcode is None for process in self._running.values())
@@ -137,17 +133,11 @@ class Federation:
             if on_status is not None:
                 on_status(self.status())
             if running:
-                connection.wait(
-                    [
-                        process.sentinel
-                        for process in self._running.values()
-                        if process.exitcode is None
-                    ],
-                    pause,
-                )
+                alive = [each for each in self._running.values() if each.exitcode is None]
+                connection.wait([process.sentinel for process in alive], pause)
 
     def status(self) -> list[dict[str, Any]]:
-        """What every row last told of itself; rows that have told nothing yet are left out."""
+        """Return the last status of every row that has written one."""
         found = []
         for home, folder in zip(self.homes, self.folders, strict=True):
             if (folder / "status.json").exists():
@@ -161,7 +151,7 @@ class Federation:
 
     @contextlib.contextmanager
     def no_orphans(self) -> Iterator[None]:
-        """Whatever happens here, no process stays behind."""
+        """End all processes on the way out, whatever happens."""
         try:
             yield
         finally:
@@ -175,11 +165,8 @@ class Federation:
                     process.join()
 
     def _said(self, row: int) -> str:
-        text = (
-            (self.homes[row].folder / "log.txt")
-            .read_text(encoding="utf-8", errors="replace")
-            .strip()
-        )
+        log = self.homes[row].folder / "log.txt"
+        text = log.read_text(encoding="utf-8", errors="replace").strip()
         return text.rpartition("\n")[2] or "nothing"
 
     # -- what came of it
@@ -208,10 +195,8 @@ class Federation:
         """What the rows measured, put together to one row per evaluated round."""
         folders = self.peer_folders()
         exp, found = restore_resources(self.exp, folders[0].path), []
-        port, lines = (
-            build_port(exp),
-            {line["round"]: line["seconds"] for line in folders[0].measurements()},
-        )
+        port = build_port(exp)
+        lines = {line["round"]: line["seconds"] for line in folders[0].measurements()}
         for round, spent in sorted(lines.items()):
             judged = [folder.judged(round) for folder in folders]
             x = torch.from_numpy(np.stack([entry["x"] for entry in judged]))
@@ -244,24 +229,16 @@ class Federation:
 def _note_fired(
     record: Record, exp: Experiment, activity: Activity, rounds: int, journals: list[Journal]
 ) -> None:
-    """What really fired: what the schedule says, without what was missed, skipped or held back."""
-    silent = [
-        (
-            decision,
-            *((row, decision.row) if decision.kind in ("held", "untold") else (decision.row, row)),
-        )
-        for row, journal in enumerate(journals)
-        for decision in journal.every()
-        if decision.kind != "late"
-    ]
-    if exp.algorithm.needs.keeps_mean:  # who sends nothing is deaf, too
-        held = [
-            (d, d.row, row)
-            for row, journal in enumerate(journals)
-            for d in journal.every()
-            if d.kind == "held"
-        ]
-        silent += held
+    """Record what fired: the schedule, without what was missed, skipped or held back."""
+    silent: list[tuple[Decision, int, int]] = []  # with the sender and the receiver
+    for row, journal in enumerate(journals):
+        for decision in journal.every():
+            if decision.kind in ("held", "untold"):
+                silent.append((decision, row, decision.row))
+            elif decision.kind != "late":
+                silent.append((decision, decision.row, row))
+            if decision.kind == "held" and exp.algorithm.needs.keeps_mean:
+                silent.append((decision, decision.row, row))  # a row that holds back is deaf, too
     for t in range(rounds + 1):
         live = {name: activity.links(t, name).copy() for name in exp.graph.layers}
         now = [
@@ -305,9 +282,9 @@ def _names(exp: Experiment) -> list[str]:
 def _free_ports(count: int) -> list[int]:
     """Ports that are free now, all held at once so that none is given twice.
 
-    They lie below those that the system gives to whoever dials, and each process begins its search
-    elsewhere: otherwise two federations that start at the same time would be given the same, since
-    peers listen only some seconds later.
+    They lie below the ephemeral ports of the system, and each process begins its search elsewhere:
+    otherwise two federations that start at the same time would get the same ports, since peers
+    listen only some seconds later.
     """
     first, found = os.getpid() * 251 + next(_founded) * 97, list[int]()
     with contextlib.ExitStack() as stack:

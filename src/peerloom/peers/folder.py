@@ -14,7 +14,7 @@ from ..core.tensor_file import Array, lay_out, read_tensors
 from ..transport import Roster
 from ..transport.files import append_lines, read_lines, write_whole
 from .decisions import Journal
-from .sync_wire import reached_in, reached_memory
+from .wire_memory import reached_in, reached_memory
 
 __all__ = ["PeerFolder"]
 

@@ -19,8 +19,9 @@ from ..runtime import Guard, Session, Snapshot, StopRule, build_port
 from ..transport import StopRequested, Transport, Wanted
 from .async_wire import AsyncWire
 from .folder import PeerFolder
-from .sync_wire import SyncWire, reached_in, reached_memory
+from .sync_wire import SyncWire
 from .telemetry import Telemetry, TimedWire
+from .wire_memory import reached_in, reached_memory
 from .wire_plan import WirePlan
 
 __all__ = ["PeerRun", "check_stop"]
@@ -121,9 +122,8 @@ class PeerRun:
         if session.finished == "rounds":
             self._wait_for_neighbours()
         else:
-            self._transport.settle(
-                None, _GOODBYE
-            )  # neighbours may still wait for this round's parcels
+            # Neighbours may still wait for this round's parcels.
+            self._transport.settle(None, _GOODBYE)
         session.close()
         return session
 

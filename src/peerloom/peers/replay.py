@@ -1,4 +1,4 @@
-"""A run between peers once more, in one process: the same decisions, the same numbers."""
+"""Repeat a run of peers in one process: the same decisions give the same numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ids = NDArray[np.int64]
 
 
 class DecisionsWire:
-    """All rows are here; what was missed, held or late between the peers is so again."""
+    """A wire with all rows here that misses, holds and delays what the decisions say."""
 
     def __init__(
         self,
@@ -42,10 +42,9 @@ class DecisionsWire:
             for d in made
             if d.kind in CLOSING
         }
-        self._owed: dict[
-            tuple[Tag, int, int], list[Tensor]
-        ] = {}  # what was missed, by mixing, sender and receiver
-        self._own: dict[tuple[Tag, int, int], list[Tensor]] = {}  # what the receiver sent then
+        # What was missed, by mixing, sender and receiver; and what the receiver sent then.
+        self._owed: dict[tuple[Tag, int, int], list[Tensor]] = {}
+        self._own: dict[tuple[Tag, int, int], list[Tensor]] = {}
 
     def exchange(
         self,
@@ -56,7 +55,7 @@ class DecisionsWire:
         into: Ids,
         parts: tuple[Part, ...],
     ) -> Delivery:
-        """What every row decided decides what it gets."""
+        """Deliver to each row what its decisions let it have."""
         acked, arrived = np.ones(len(out), bool), np.ones(len(into), bool)
         ends = [(int(links.src[link]), int(links.dst[link])) for link in out]
 

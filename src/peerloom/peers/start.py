@@ -170,7 +170,7 @@ _USUAL = Site()
 
 
 class Stop:
-    """A request to end the run, as a signal handler makes it; only the round under way is lost."""
+    """A request to end the run, made by a signal handler; only the current round is lost."""
 
     def __init__(self) -> None:
         self._transport: Transport | None = None
@@ -285,10 +285,10 @@ def serve(
     except StopRequested:
         return 130
     except PeerloomError as error:
-        log.say("error", f"error: {error}")
+        log.write("error", f"error: {error}")
         return error.exit_code
     except OSError as error:
-        log.say(
+        log.write(
             "error",
             f"error: {error}. What was written before is whole: mend that, then start this peer "
             "again.",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +13,14 @@ from ..errors import PeerError
 from ..transport import Parcel, Receipt, Roster, Skipped, Transport, Wanted
 from .decisions import Decision, Journal, Tag
 from .sent import Sent, SentLog
+from .wire_memory import Memory, Pieces, reached_in, stack_bodies, unstack_bodies
 from .wire_plan import AHEAD, WirePlan
 
-__all__ = ["Memory", "Pieces", "SyncWire", "reached_in", "reached_memory"]
+__all__ = ["SyncWire"]
 
 _LONG = 7 * 86400.0  # seconds
 
 Ids = NDArray[np.int64]
-Memory = dict[str, NDArray[Any]]
-Pieces = dict[str, list[NDArray[Any]]]  # the same, each array in pieces that lie end to end
-ParcelKey = tuple[int, int, int]  # row, round, mix_index
 
 
 class SyncWire:
@@ -65,7 +62,7 @@ class SyncWire:
         self._rosters: dict[Links, tuple[int, int]] = {}
         self._log = SentLog(plan.kept)
         self._repeated: dict[str, Receipt] = {}  # the last parcel that each peer is sent again
-        # Writes a checkpoint of the last round that was done; set by whoever owns the session.
+        # Writes a checkpoint of the last round that was done; set by the owner of the session.
         self.checkpoint_now: Callable[[], None] = lambda: None
         self._roster_seen = 0  # the newest roster before which one was written
         # What was sent to a row in a mixing in which its own parcel was missed.
@@ -82,9 +79,9 @@ class SyncWire:
         owed = {self._peers[row]: tags for row, tags in self._journal.outstanding(t + 1).items()}
         self._transport.expect(t + 1, owed)
         self._lates |= bool(owed)
-        for key, body in _unstacked("sent", memory):
+        for key, body in unstack_bodies("sent", memory):
             self._send(Sent(*key, body), repeat=True)
-        for (to, round, mix_index), body in _unstacked("own", memory):
+        for (to, round, mix_index), body in unstack_bodies("own", memory):
             self._own[to, (round, mix_index)] = body
 
     def memory(self, t: int) -> Callable[[], Pieces]:
@@ -92,7 +89,8 @@ class SyncWire:
         own = [((row, *tag), body) for (row, tag), body in self._own.items()]
         # What was sent up to round t stays in the log for many rounds: it can be listed later.
         return lambda: (
-            _stacked("sent", [(e[:3], e.body) for e in self._log.until(t)]) | _stacked("own", own)
+            stack_bodies("sent", [(e[:3], e.body) for e in self._log.until(t)])
+            | stack_bodies("own", own)
         )
 
     def exchange(
@@ -100,29 +98,15 @@ class SyncWire:
     ) -> ByteDelivery:
         """One parcel to each receiver, one from each sender."""
         self._close(tag, links)
-        gone, known, made = self._journal.gone(tag), self._journal.at(tag), list[Decision]()
-        before = _about(known)
-        acked, sent = np.ones(len(out), bool), dict[int, Body]()
-        with self._transport.together():
-            for k, (to, body) in enumerate(zip(links.dst[out].tolist(), bodies, strict=True)):
-                if ("untold", to) in gone:
-                    acked[k] = False
-                # An earlier process may have sent in this round: then only what the journal says is
-                # held back.
-                elif ("held", to) in before or (
-                    not known and tag[0] > self._again and self._crowded(to)
-                ):
-                    made.append(Decision("held", *tag, to))
-                    acked[k] = False
-                else:
-                    sent[to] = body
-                    self._send(Sent(to, *tag, body))
-        self._log.forget()
+        gone, known = self._journal.gone(tag), self._journal.at(tag)
+        acked, sent, made = self._send_all(tag, links.dst[out].tolist(), bodies)
         deaf = {decision.row for decision in made} if self._keeps_mean else set()
-        came = list[Body]()
-        arrived = np.zeros(len(into), bool)
-        unheard = {row for kind, row in gone if kind == "unheard"}
-        heard = [(k, row) for k, row in enumerate(links.src[into].tolist()) if row not in unheard]
+        came, arrived = list[Body](), np.zeros(len(into), bool)
+        heard = [
+            (k, row)
+            for k, row in enumerate(links.src[into].tolist())
+            if ("unheard", row) not in gone
+        ]
         answers = self._answers(tag, [row for _, row in heard], known)
         for (k, row), answer in zip(heard, answers, strict=True):
             if row in deaf:  # it was waited for all the same, or rounds would rush ahead
@@ -130,11 +114,10 @@ class SyncWire:
             if isinstance(answer, Parcel):
                 came.append(answer.body)
                 arrived[k] = True
+            elif isinstance(answer, Skipped):
+                made.append(Decision("skipped", *tag, row))
             else:
-                kind: Literal["skipped", "missed"] = (
-                    "skipped" if isinstance(answer, Skipped) else "missed"
-                )
-                made.append(Decision(kind, *tag, row))
+                made.append(Decision("missed", *tag, row))
         if self._keeps_mean:
             self._own |= {
                 (d.row, tag): sent[d.row] for d in made if d.kind == "missed" and d.row in sent
@@ -144,6 +127,30 @@ class SyncWire:
             self._let_go(tag, links.src[into[arrived]].tolist())
         self._journal.add([*made, *noted])
         return ByteDelivery(came, arrived, acked, late)
+
+    def _send_all(
+        self, tag: Tag, receivers: list[int], bodies: Sequence[Body]
+    ) -> tuple[NDArray[np.bool_], dict[int, Body], list[Decision]]:
+        """Send to each receiver; return which were sent, the bodies by row, and what was held."""
+        gone, known = self._journal.gone(tag), self._journal.at(tag)
+        before, held = _about(known), list[Decision]()
+        acked, sent = np.ones(len(receivers), bool), dict[int, Body]()
+        with self._transport.together():
+            for k, (to, body) in enumerate(zip(receivers, bodies, strict=True)):
+                if ("untold", to) in gone:
+                    acked[k] = False
+                # An earlier process may have sent in this round: then only what the journal says is
+                # held back.
+                elif ("held", to) in before or (
+                    not known and tag[0] > self._again and self._crowded(to)
+                ):
+                    held.append(Decision("held", *tag, to))
+                    acked[k] = False
+                else:
+                    sent[to] = body
+                    self._send(Sent(to, *tag, body))
+        self._log.forget()
+        return acked, sent, held
 
     def _let_go(self, tag: Tag, arrived: list[int]) -> None:
         """Drop `_own` entries whose counterpart never comes: parcels arrive in order."""
@@ -319,42 +326,6 @@ class SyncWire:
         self._log.add(sent, receipt)
         if repeat:
             self._repeated[peer] = receipt
-
-
-def reached_memory(t: int) -> Pieces:
-    """Return the round that processes so far may have got to, as a checkpoint holds it."""
-    return {"reached": [np.array([t], np.int64)]}
-
-
-def reached_in(memory: Memory) -> int:
-    """Return the round of `reached_memory`; 0 where there is none."""
-    return int(memory["reached"][0]) if "reached" in memory else 0
-
-
-def _stacked(what: str, entries: list[tuple[ParcelKey, Body]]) -> Pieces:
-    """Join bodies to two arrays, each body once: hundreds of small ones are slow to write."""
-    pieces, starts, end = list[Body](), dict[int, int](), 0
-    for _, body in entries:
-        if id(body) not in starts:
-            pieces.append(body)
-            starts[id(body)], end = end, end + len(body)
-    about = np.array(
-        [(*key, starts[id(body)], len(body)) for key, body in entries], np.int64
-    ).reshape(-1, 5)
-    return {f"{what}-about": [about], what: pieces or [np.empty(0, np.uint8)]}
-
-
-def _unstacked(what: str, memory: Memory) -> Iterator[tuple[ParcelKey, Body]]:
-    bodies: dict[tuple[int, int], Body] = {}
-    if what in memory:
-        memory[what].flags.writeable = False
-    for row, round, mix_index, start, length in (
-        memory[f"{what}-about"].tolist() if f"{what}-about" in memory else ()
-    ):
-        yield (
-            (row, round, mix_index),
-            bodies.setdefault((start, length), memory[what][start : start + length]),
-        )
 
 
 def _about(decisions: list[Decision]) -> set[tuple[str, int]]:

@@ -260,16 +260,16 @@ class EventLog:
         match event:
             case PeerEvent(peer=peer, text=text):
                 about = self._roster.name(peer) if peer and self._roster is not None else ""
-                self.say(event.kind, text, about)
+                self.write(event.kind, text, about)
             case Finished(t, why):
                 how = "done" if why == "rounds" else "stopped; the same command goes on from here"
                 self._end = f"{self._peer}: round {t}, {how}"
 
     def close(self) -> None:
         """Write how the run ended, once its links are closed and nothing more can happen."""
-        self.say("end", self._end)
+        self.write("end", self._end)
 
-    def say(self, kind: str, text: str, about: str = "") -> None:
+    def write(self, kind: str, text: str, about: str = "") -> None:
         """Write one line."""
         if not self._as_json:
             self._write(text)

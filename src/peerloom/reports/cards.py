@@ -1,4 +1,4 @@
-"""Cards of the page: charts that its script can redraw, and pictures that stay as they are."""
+"""Cards of the page: charts that its script can redraw, and pictures that stay."""
 
 from __future__ import annotations
 

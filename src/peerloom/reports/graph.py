@@ -88,7 +88,7 @@ def _arrow(start: Floats, end: Floats, size: float) -> list[tuple[float, float]]
 
 
 def _draw_rows(canvas: Canvas, panel: Graph, points: Floats) -> None:
-    """Draw clients as circles and hubs as diamonds, with their numbers where these can be read."""
+    """Draw clients as circles and hubs as diamonds, with numbers where they can be read."""
     few, clients = len(points) <= _MOST_NAMED, len(panel.probabilities)
     for row, point in enumerate(points):
         x, y = _point(point)

@@ -118,9 +118,7 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     groups = []
     for label, members in by_label.items():
         for suffix, part in _apart(members).items():
-            kept = {
-                seed_of(run): run for run in part
-            }  # the same experiment twice: the later one counts
+            kept = {seed_of(run): run for run in part}  # of the same experiment, the later run
             algorithm = str(part[0].info.get("algorithm", "unknown"))
             groups.append(Group(f"{label}{suffix}", algorithm, tuple(kept.values())))
     return groups

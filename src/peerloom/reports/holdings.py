@@ -1,4 +1,4 @@
-"""Which client holds which classes: bubbles by class and client, as in DEPOSITUM's figure 2."""
+"""Which client holds which classes: bubbles as in DEPOSITUM's figure 2."""
 
 from __future__ import annotations
 

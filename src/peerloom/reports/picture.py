@@ -1,4 +1,4 @@
-"""Pictures as data: panels of lines, dots, cells, bars, bubbles or a graph, and their table."""
+"""Pictures as data: panels of lines, dots, cells, bars, bubbles or a graph; their table."""
 
 from __future__ import annotations
 

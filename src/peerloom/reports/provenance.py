@@ -35,9 +35,8 @@ def differences(groups: Sequence[Group]) -> list[tuple[str, str]]:
     found = []
     for key in keys:
         values = [(label, seed, _value(settings.get(key))) for label, seed, settings in runs]
-        known = all(
-            value in (label, seed) for label, seed, value in values
-        )  # it says no more than the names do
+        # It says no more than the names do.
+        known = all(value in (label, seed) for label, seed, value in values)
         if len({value for _, _, value in values}) > 1 and not known:
             found.append((key, _told([entry for entry in values if entry[2] != _UNSET])))
     return found

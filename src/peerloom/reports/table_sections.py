@@ -1,4 +1,4 @@
-"""The sections of the page that are tables: targets, equal delay, the end, theory, sources."""
+"""Sections of the page that are tables: targets, equal delay, the end, theory, sources."""
 
 from __future__ import annotations
 

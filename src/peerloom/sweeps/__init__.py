@@ -1,4 +1,4 @@
-"""Many runs over varied settings: numbers read off them, their pictures, and a page of both."""
+"""Many runs over varied settings: numbers read off them, pictures, and a page of both."""
 
 from .readings import Found, Reading
 

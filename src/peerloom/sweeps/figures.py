@@ -25,13 +25,8 @@ Factor = tuple[str, str]  # what is varied, and its value
 
 _MOST_PANELS = 12
 _MOST_BESIDE = 3
-_SPENT = {
-    "round",
-    "communications",
-    "seconds",
-    "paper_bytes",
-    "delay",
-}  # what a run ends with, not a curve of its own
+# Costs, which a run ends with: not curves of their own.
+_SPENT = {"round", "communications", "seconds", "paper_bytes", "delay"}
 
 
 def factors_of(points: Sequence[str], varied: str) -> dict[str, list[Factor]]:
@@ -119,9 +114,8 @@ def _curves(
         ]
     band = RANGE if found.seeds > 1 else ""
     words = f"{title}: {words_of(metric)}, against {words_of(axis)}"
-    second = {
-        some[1] for some in factors.values() if len(some) > 1
-    }  # its values side by side, if panels are points
+    # Values of the second factor stand side by side, if panels are points.
+    second = {some[1] for some in factors.values() if len(some) > 1}
     beside = len(second) if len(second) <= _MOST_BESIDE and len(panels) == len(factors) else 0
     gone = dict.fromkeys(
         line.group.label
@@ -228,10 +222,8 @@ def _sweep(
         for row in some
         for value in row[1:4]
     ]
-    across, up = (
-        dataclasses.replace(across, log=grows_by_factors(xs)),
-        dataclasses.replace(up, log=logged(ys, up)),
-    )
+    across = dataclasses.replace(across, log=grows_by_factors(xs))
+    up = dataclasses.replace(up, log=logged(ys, up))
     panels = [
         Lines(panel, [_swept(name, some) for name, some in lines.items()], across, up)
         for panel, lines in rows.items()

@@ -1,4 +1,4 @@
-"""Numbers read off runs: a metric at the end or somewhere on an axis, or the cost of a level."""
+"""Numbers read off runs: a metric at the end or along an axis, or the cost of a level."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Reading:
     """What is read off one run.
 
     metric  a column of the run's table
-    at      where: "end", "common" (as far along `axis` as all runs of the point came), a place on
+    at      where: "end", "common" (as far along `axis` as all runs of the point came), a value on
             `axis`, "along" (the mean up to there, which says who is faster also where all end
             alike), or "settled": at the end of a run that ended because it had settled, and not
             because its rounds were over
     axis    a column that grows
-    upto    with "common" and "along": no further than this place
+    upto    with "common" and "along": no further than this value
     level   in place of `at`: where this other column first met this value
     """
 
@@ -121,13 +121,13 @@ class Reading:
         if not known.any():
             return math.nan
         x, y = column_of(run, self.axis)[known], y[known]
-        place = min(common, self.upto) if isinstance(self.at, str) else self.at
-        if not x[0] <= place <= x[-1]:
+        position = min(common, self.upto) if isinstance(self.at, str) else self.at
+        if not x[0] <= position <= x[-1]:
             return math.nan
-        here = float(np.interp(place, x, y))
+        here = float(np.interp(position, x, y))
         if self.at != "along":
             return here
-        x, y = np.append(x[x < place], place), np.append(y[x < place], here)
+        x, y = np.append(x[x < position], position), np.append(y[x < position], here)
         return float(np.diff(x) @ (y[1:] + y[:-1]) / 2 / (x[-1] - x[0])) if len(x) > 1 else here
 
 

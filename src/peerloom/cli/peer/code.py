@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..options import Json
-from .shared import HERE, Folder, say
+from .shared import HERE, Folder, show_unwrapped
 
 __all__ = ["allow"]
 
@@ -42,7 +42,7 @@ def allow(
         site.forbid(name)
     elif name:
         file, digest = site.allow(name)
-        say(
+        show_unwrapped(
             {"name": name, "file": str(file), "sha256": digest},
             f"Allowed: {name}\n  {file}\n  SHA-256 {digest}",
             as_json,
@@ -50,7 +50,7 @@ def allow(
         return
     allowed = site.allowed
     lines = [f"{known}  SHA-256 {digest}" for known, digest in allowed.items()]
-    say(
+    show_unwrapped(
         {"allowed": allowed},
         "\n".join(lines) or "No code of experiments is allowed at this site.",
         as_json,

@@ -9,7 +9,7 @@ import typer
 
 from ..console import show
 from ..options import Json
-from .shared import HERE, Folder, founder_of, members_table, read, say, summary
+from .shared import HERE, Folder, founder_of, members_table, read, show_unwrapped, summary
 
 __all__ = ["kit_app"]
 
@@ -33,7 +33,7 @@ def kit_make(
 
     home = Home.open(folder)
     write_kit(file, home.kit(None if experiment is None else read(experiment)))
-    say(
+    show_unwrapped(
         {"file": str(file), **summary(home.roster)},
         f"Kit: {file}. It holds no private key.",
         as_json,

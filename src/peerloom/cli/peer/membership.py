@@ -9,7 +9,7 @@ import typer
 
 from ..console import err, show
 from ..options import Json
-from .shared import HERE, Folder, identity_of, members_table, say, spelled, summary
+from .shared import HERE, Folder, identity_of, members_table, show_unwrapped, spelled, summary
 
 if TYPE_CHECKING:
     from ...transport import Roster
@@ -44,7 +44,9 @@ def init(
         if found
         else "Join a federation: peerloom peer join TOKEN"
     )
-    say(facts, f"{name} is\n  {facts['spelled']}\nKey: {home.identity.key_file}\n{first}", as_json)
+    show_unwrapped(
+        facts, f"{name} is\n  {facts['spelled']}\nKey: {home.identity.key_file}\n{first}", as_json
+    )
 
 
 def invite(
@@ -52,7 +54,7 @@ def invite(
         str,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where the newcomer reaches this desk. By default what --listen says.",
+            help="Where the newcomer reaches this peer. By default what --listen says.",
         ),
     ] = "",
     listen: Annotated[
@@ -82,7 +84,9 @@ def invite(
             "The newcomer runs: peerloom peer join TOKEN --request FILE\n"
             "Then here: peerloom peer roster add FILE"
         )
-        say({"token": token, "expires": invitation.expires}, f"{token}\n{after}", as_json)
+        show_unwrapped(
+            {"token": token, "expires": invitation.expires}, f"{token}\n{after}", as_json
+        )
         return
     err.print(token, highlight=False, soft_wrap=True)
     err.print(f"Waiting on {listen} for {wait:.0f} s ...", highlight=False)
@@ -92,13 +96,13 @@ def invite(
         home.trust(roster)
         return roster
 
-    desk = JoinServer(home.identity, parse_address(listen))
+    server = JoinServer(home.identity, parse_address(listen))
     try:
-        roster = desk.serve(
+        roster = server.serve(
             accept, wait, lambda why: err.print(f"refused: {why}", highlight=False, markup=False)
         )
     finally:
-        desk.close()
+        server.close()
     if roster is None:
         from ...errors import PeerError
 
@@ -110,7 +114,7 @@ def invite(
     text = (
         f"{newcomer.name} is a member now. Compare its id by another way:\n  {spelled(newcomer.id)}"
     )
-    say({"token": token, "member": newcomer.name, **summary(roster)}, text, as_json)
+    show_unwrapped({"token": token, "member": newcomer.name, **summary(roster)}, text, as_json)
 
 
 def join(
@@ -138,7 +142,7 @@ def join(
             f"Send {request} to the founder, then: peerloom peer roster take FILE "
             f"--founder {spelled(invitation.founder)}"
         )
-        say({"request": str(request), "founder": invitation.founder}, after, as_json)
+        show_unwrapped({"request": str(request), "founder": invitation.founder}, after, as_json)
         return
     home = home.trust(join_online(invitation, answer))
     show({"joined": True, **summary(home.roster)}, members_table(home.roster), as_json)

@@ -17,7 +17,7 @@ from .shared import (
     founder_of,
     members_table,
     read,
-    say,
+    show_unwrapped,
     summary,
 )
 
@@ -157,7 +157,7 @@ def roster_save(
 
     roster = Home.open(folder).roster
     write_whole(file, roster.to_bytes())
-    say(
+    show_unwrapped(
         {"file": str(file), **summary(roster)},
         f"Version {roster.version} of the roster: {file}",
         as_json,

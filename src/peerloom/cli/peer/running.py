@@ -9,7 +9,7 @@ import typer
 
 from ..console import err, show
 from ..options import Deadline, Free, Json
-from .shared import HERE, Folder, say
+from .shared import HERE, Folder, show_unwrapped
 
 __all__ = ["export", "start", "status", "stop"]
 
@@ -93,7 +93,7 @@ def start(
 
 
 def status(folder: Folder = HERE, as_json: Json = False) -> None:
-    """Show the runs of this peer: round, loss, lag and bytes of every link, refusals by reason."""
+    """Show the runs of this peer: round, loss, lag and bytes of every link, refusals."""
     from ..peer_status import describe_status, status_of
 
     found = status_of(folder)
@@ -154,4 +154,4 @@ def export(
     from ..export import describe_export
 
     exp, about = export_peer(Home.open(folder), file, run)
-    say({"file": str(file), **about}, describe_export(file, exp, about), as_json)
+    show_unwrapped({"file": str(file), **about}, describe_export(file, exp, about), as_json)

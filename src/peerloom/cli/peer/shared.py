@@ -22,7 +22,7 @@ __all__ = [
     "identity_of",
     "members_table",
     "read",
-    "say",
+    "show_unwrapped",
     "spelled",
     "summary",
 ]
@@ -31,7 +31,7 @@ Folder = Annotated[Path, typer.Option("--folder", metavar="DIR", help="The folde
 HERE = Path("peer")
 
 
-def say(document: dict[str, Any], text: str, as_json: bool) -> None:
+def show_unwrapped(document: dict[str, Any], text: str, as_json: bool) -> None:
     """Like `show`, but never breaks a line: tokens and ids are copied by hand."""
     if as_json:
         show(document, "", as_json)
