@@ -1,4 +1,4 @@
-"""Run the scenarios and print what was measured: python -m chaos [--only N ...] [--quick] [--write DOCUMENT]."""
+"""Run scenarios, print the figures: python -m chaos [--only N] [--quick] [--write FILE]."""
 
 from __future__ import annotations
 

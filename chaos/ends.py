@@ -1,4 +1,4 @@
-"""Endpoints to try faults on: keys, a roster, two or more ends of real TLS links on this machine."""
+"""Endpoints to try faults on: keys, a roster, and real TLS links on this machine."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ QUICK = Settings(heartbeat=0.2, dead=3.0, backoff=(0.1, 2.0))
 
 @functools.cache
 def identity(number: int) -> Identity:
-    """Always the same key for a number: ids decide the order of peers, so that failures can be repeated."""
+    """The same key for a number every time.
+
+    Ids decide the order of peers, so a failure can be repeated.
+    """
     folder = Path(tempfile.mkdtemp(prefix="peerloom-key-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     key = ec.derive_private_key(1000 + number, ec.SECP256R1())
@@ -81,7 +84,10 @@ def free_ports(count: int) -> list[int]:
 def federation(
     count: int, pairs: Iterable[tuple[int, int]], addresses: Sequence[str], **changes: Any
 ) -> Roster:
-    """A signed roster of `count` members with these directed links (source, target); without an address one only dials."""
+    """A signed roster of `count` members with these directed links (source, target).
+
+    A member without an address only dials.
+    """
     ids = [identity(number) for number in range(count)]
     places = [(address,) if address else () for address in addresses]
     members = tuple(
@@ -146,7 +152,10 @@ def until(condition: Callable[[], object], seconds: float = 5.0, every: float = 
 def through(
     a: Endpoint, b: Endpoint, rounds: Iterable[int], seconds: float, ahead: int = 8
 ) -> tuple[int, Tally]:
-    """Send rounds from a to b, some ahead, and take each: how many came whole and in order, and the sender's account."""
+    """Send rounds from a to b and receive each.
+
+    Returns how many arrived whole and in order, and the sender's account.
+    """
     rounds, right = list(rounds), 0
     end = time.monotonic() + seconds
     for place in range(len(rounds) + ahead):

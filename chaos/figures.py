@@ -41,7 +41,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Stage:
-    """Where a scenario plays: an empty folder of its own, whether time is short, and a way to say how far it is."""
+    """Where a scenario runs: an empty folder, whether to be quick, and how to report progress."""
 
     folder: Path
     quick: bool
@@ -80,8 +80,10 @@ def told(name: str, measured: Value, unit: str = "") -> Figure:
 def shown(value: Value, unit: str) -> str:
     """A number as people read it.
 
-    >>> shown(0.123456, "s"), shown(2.9e-14, ""), shown(12345, "frames"), shown(83.21, "%"), shown(0.0, "s")
-    ('0.12 s', '2.9e-14', '12345 frames', '83 %', '0 s')
+    >>> shown(0.123456, "s"), shown(2.9e-14, ""), shown(12345, "frames")
+    ('0.12 s', '2.9e-14', '12345 frames')
+    >>> shown(83.21, "%"), shown(0.0, "s")
+    ('83 %', '0 s')
     """
     if isinstance(value, float):
         extreme = value != 0 and not 1e-3 <= abs(value) < 1e6

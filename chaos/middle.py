@@ -1,4 +1,4 @@
-"""A man in the middle of a TCP connection: passes bytes on, records them, flips some, cuts, or falls silent."""
+"""A man in the middle of a TCP connection: relays, records, flips, cuts or falls silent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GREETING = 2000  # bytes that pass unharmed, so that most connections come abou
 
 
 class Middle:
-    """Listens on a port of its own and passes everything on to `target`, with faults in the forward direction."""
+    """Listens on a free port and relays to `target`, with faults in the forward direction."""
 
     def __init__(self, target: int, flip: float = 0.0, cut: float = 0.0, seed: int = 0) -> None:
         self.target, self.flip, self.cut, self._draws = target, flip, cut, random.Random(seed)

@@ -1,4 +1,4 @@
-"""Peers as sites run them: one process per row, started by `peerloom peer start`, killed and stopped as machines are."""
+"""Peers as sites run them: one `peerloom peer start` process per row, to kill and to stop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ _SAMPLES = 20  # of each peer
 def experiment(
     rounds: int, rule: str = "SpodGT", clients: int = 4, features: int = 600, graph: str = "ring"
 ) -> Experiment:
-    """Least squares in float64, exact gradients; gradient tracking by default, since it forgives no lost message."""
+    """Least squares in float64 with exact gradients.
+
+    The default rule tracks gradients, because every lost message then shows in the result.
+    """
     smoothness = (features**0.5 + _SAMPLES**0.5) ** 2 / _SAMPLES  # of normal samples, nearly always
     text = f"""
         rounds = {rounds}
@@ -54,8 +57,11 @@ def experiment(
         [problem]
         name = "Classification"
         model = "least_squares"
-        data = {{ name = "linear_regression", samples = {_SAMPLES * clients}, features = {features} }}
         batch = "all"
+        [problem.data]
+        name = "linear_regression"
+        samples = {_SAMPLES * clients}
+        features = {features}
     """
     (found,) = comparison_from(tomllib.loads(text)).experiments
     return found
@@ -68,7 +74,7 @@ def gradients(exp: Experiment, x: torch.Tensor) -> torch.Tensor:
 
 
 def gradient_left(exp: Experiment, models: torch.Tensor) -> float:
-    """The length of the sum of all gradients at the mean of these models, where it was at the start being 1."""
+    """|sum of all gradients| at the mean of these models, relative to the start."""
     now, before = (
         gradients(exp, x).sum(dim=0).norm() for x in (models.mean(dim=0), exp.start([0]))
     )
@@ -171,12 +177,10 @@ class Peers:
 
     def reach(self, rounds: int, seconds: float = 90.0) -> None:
         """Wait until every row has told of this round."""
-        if not until(
-            lambda: all(self.round(row) >= rounds for row in range(len(self.homes))), seconds
-        ):
-            raise RuntimeError(
-                f"after {seconds:.0f} s the rows stand at {[self.round(k) for k in range(len(self.homes))]}"
-            )
+        rows = range(len(self.homes))
+        if not until(lambda: all(self.round(row) >= rounds for row in rows), seconds):
+            at = [self.round(row) for row in rows]
+            raise RuntimeError(f"after {seconds:.0f} s the rows stand at {at}")
 
     def log(self, row: int) -> list[Event]:
         """What a row said, with times in seconds."""

@@ -1,4 +1,4 @@
-"""A member that speaks the protocol by hand: the right key, and whatever words a scenario puts into its mouth."""
+"""A member that speaks the protocol by hand: the right key, any words a scenario wants."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Speaker:
         return frame
 
     def data(self, body: bytes = GOOD, **changes: Any) -> str:
-        """Send a parcel, with some fields changed; 'applied', 'duplicate', 'stale' or why it was refused."""
+        """Send a parcel, some fields changed; 'applied', 'duplicate', 'stale' or why refused."""
         self._seq += 1
         header = {**FIRST, "round": self._seq, "seq": self._seq, "length": len(body), **changes}
         self.frames.send(Kind.DATA, header, body)
@@ -97,7 +97,7 @@ class Speaker:
 
 
 def stranger(port: int, context: ssl.SSLContext) -> bytes:
-    """Dial with any TLS context and listen: what the other side let itself be told is what it said; nothing, if refused."""
+    """Dial with any TLS context and return what the other side sent; nothing if refused."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as raw:
         try:
             with context.wrap_socket(raw, server_hostname="peer") as sock:

@@ -1,8 +1,9 @@
-"""A bad network on one machine: namespaces joined by a switch in user space that delays, drops and throttles packets.
+"""A bad network on one machine: a switch that delays, drops and throttles packets.
 
-Every side gets a network namespace of its own with one TUN device. One thread reads the packets of all sides and passes each
-on as the line of its direction says. So partitions, also of one direction, loss, delay and rate need nothing of the kernel
-but namespaces and TUN. The namespaces have no names: they vanish with the process.
+Every side gets a network namespace of its own with one TUN device. One thread in user space reads
+the packets of all sides and forwards each as the line of its direction says. So partitions (also of
+one direction), loss, delay and rate need only namespaces and TUN of the kernel. The namespaces have
+no names: they vanish with the process.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ __all__ = ["Line", "Switch"]
 _CLONE_NEWNET = 0x40000000
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 1, 0x1000
 _LARGEST_PACKET = 65536
-_QUEUE = 0.5  # seconds of traffic that may wait before a throttled line; what comes on top is dropped, as routers do
+_QUEUE = (
+    0.5  # seconds of traffic that a throttled line may queue; the rest is dropped, as by routers
+)
 
 
 @dataclass

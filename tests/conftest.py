@@ -34,7 +34,10 @@ settings.load_profile("peerloom")
 
 @pytest.fixture(scope="session")
 def cifar10_root(tmp_path_factory):
-    """A folder with CIFAR-10 in both of its forms, restored from the lossless pack: four seconds and 354 MB."""
+    """A folder with CIFAR-10 in both of its forms, restored from the lossless pack.
+
+    Takes four seconds and 354 MB.
+    """
     pack = Path(os.environ.get("PEERLOOM_DATA", "nowhere")) / "cifar10-lossless"
     script = pack.parent / "unpack_cifar10.py"
     if not (pack.is_dir() and script.is_file() and find_spec("PIL")):

@@ -1,4 +1,4 @@
-"""Small federations for the tests of the transport: rosters, endpoints on loopback; keys and faults are those of `chaos`."""
+"""Small federations on loopback for tests of the transport: rosters, endpoints, parcels."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Experiments whose rows run as peers over a network in memory, and what their results are held to."""
+"""Experiments whose rows run as peers over a network in memory, and checks of the results."""
 
 import time
 from dataclasses import replace
@@ -64,7 +64,7 @@ def roster_for(graph, identities):
 def run_in_memory(
     exp, identities, folder, faults=None, seed=0, crashes=(), deadline=None, free=False, pause=None
 ):
-    """Every row as a program of its own over a seeded network; what each ended with, in row order."""
+    """Run every row as a program over a seeded network; the results in row order."""
     roster = roster_for(exp.graph, identities)
     ids = [member.id for member in roster.members]
     plan = WirePlan.of(exp, deadline, free)
@@ -74,7 +74,8 @@ def run_in_memory(
     def program(row):
         def go(post):
             keep = PeerFolder(folder / str(row), spec_hash(exp))
-            # Who waits for nobody would do all its rounds in no time: a round takes a while, and not the same for all.
+            # Without waiting all rounds would take no time at all: here a round takes a while, and
+            # not the same on all rows.
             slow = (
                 [each_round(lambda t: post.wait_for_arrivals(10**12, 0.01 * (1 + row % 3)))]
                 if free

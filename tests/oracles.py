@@ -34,7 +34,7 @@ def metropolis(network):
 
 
 def realise(W, fired, side):
-    """Keep the weights of links that fired, put what is left on the diagonal by rows or by columns (section 6.2)."""
+    """Keep weights of links that fired; the diagonal takes the rest, by rows or columns (6.2)."""
     m = len(W)
     P = [[W[i][j] if i != j and fired[i][j] else 0.0 for j in range(m)] for i in range(m)]
     for i in range(m):
@@ -62,7 +62,10 @@ def gradient(A, b, x):
 
 
 def dspodfl_step(X, R, fired, computes, A, b, alpha):
-    """theta_i + sum_j r_ij vhat_ij (theta_j - theta_i) - alpha v_i g_i(theta_i), all from the old theta."""
+    """theta_i + sum_j r_ij vhat_ij (theta_j - theta_i) - alpha v_i g_i(theta_i).
+
+    Every theta on the right is that of the round before.
+    """
     m, n = len(X), len(X[0])
     new = []
     for i in range(m):
@@ -107,7 +110,7 @@ def check_close(found, wanted, tolerance=1e-12):
 
 
 def check_metropolis(network):
-    """Both weights of every link are the plain-loop ones, and the full matrix is symmetric and doubly stochastic."""
+    """Both weights of every link are the plain-loop ones; the matrix is doubly stochastic."""
     R, links = metropolis(network), network.peers
     for e in range(len(links)):
         wanted = R[links.dst[e]][links.src[e]]
@@ -134,7 +137,7 @@ def check_row_stochastic(P):
 
 
 def check_dspodfl(exp, path, alpha):
-    """Every round of a run on quadratics is the equation's, with our own Metropolis weights and step sizes alpha(t)."""
+    """Every round on quadratics is the equation's, with Metropolis weights and steps alpha(t)."""
     activity = exp.active_schedule.bind(exp.graph, Draws(exp.seed))
     A, b, R = exp.problem.A.tolist(), exp.problem.b.tolist(), metropolis(exp.graph)
     X = exp.start(range(exp.graph.rows)).tolist()
@@ -150,7 +153,7 @@ def check_dspodfl(exp, path, alpha):
 
 
 def check_offers(graph, fires, x, pulled, pushed, averaged):
-    """The three offers against their matrices (section 6.2), and the mean of what arrived (section 1.5)."""
+    """The three offers against their matrices (6.2) and the mean of what arrived (1.5)."""
     m = graph.rows
     linked = np.zeros((m, m), bool)
     linked[graph.peers.dst, graph.peers.src] = True
@@ -183,7 +186,7 @@ def check_conserves_mass(pushed, x):
 
 
 def check_coins(fell, p):
-    """Coins [rounds, k] fall with frequency p, and forget how they fell in the round before (4.5 to 5 sigma)."""
+    """Coins [rounds, k] fall with frequency p and without memory (4.5 to 5 sigma)."""
     fell, p = np.asarray(fell, float), np.asarray(p, float)
     rounds = len(fell)
     spread = np.sqrt(p * (1 - p))
@@ -197,7 +200,7 @@ def check_coins(fell, p):
 
 
 def check_pure(activity, rounds):
-    """Who acts is a function of the round: the order in which rounds are asked for does not matter."""
+    """Who acts is a function of the round, in whatever order rounds are asked for."""
     first = [(activity.nodes(t).copy(), activity.links(t, "peers").copy()) for t in rounds]
     for t, (nodes, links) in reversed(list(zip(rounds, first, strict=True))):
         assert np.array_equal(activity.nodes(t), nodes)
@@ -211,8 +214,11 @@ def same_bits(one, other):
 
 
 def degree_weights(network):
-    """(a, b) as tables [receiver][sender], no diagonals: Metropolis where links go both ways; elsewhere
-    a_ij = 1 / (1 + in-degree of i) and b_ij = 1 / (1 + out-degree of j) (section 1.2)."""
+    """(a, b) as tables [receiver][sender] without diagonals.
+
+    Metropolis where links go both ways; elsewhere a_ij = 1 / (1 + in-degree of i) and
+    b_ij = 1 / (1 + out-degree of j) (section 1.2).
+    """
     if not network.directed:
         return metropolis(network), metropolis(network)
     heard, m = neighbours(network), network.rows
@@ -223,7 +229,7 @@ def degree_weights(network):
 
 
 def random_weights(rng, m):
-    """A ring with random chords and weights of its own: A with unit row sums, B with unit column sums, the same zeros."""
+    """A ring with random chords: A with unit row sums, B with unit column sums, same zeros."""
     linked = (
         (rng.random((m, m)) < 0.4)
         | np.eye(m, dtype=bool)
@@ -234,7 +240,7 @@ def random_weights(rng, m):
 
 
 def mixing_matrices(network, weights=None):
-    """A and B when every link fires, own weights included; `weights` in place of those by degree."""
+    """A and B when every link fires, diagonals included; `weights` replaces those by degree."""
     a, b = degree_weights(network) if weights is None else weights
     every = np.ones((network.rows, network.rows), bool)
     return np.array(realise(a, every, "row")), np.array(realise(b, every, "column"))

@@ -1,9 +1,10 @@
-"""A peer in a process of its own, for tests that kill and stop it: running sums over real links, with checkpoints.
+"""A peer as a process to kill and to stop: running sums over real links, with checkpoints.
 
     python peer_process.py NUMBER FOLDER IDENTITY FOUNDER PORT
 
-Each step it hears, keeps what came, pushes shares of its value, and now and then writes a checkpoint of its own. A file
-'finish' in the folder makes it stop pushing, wait for what is in transit, write its totals and end.
+In each step it receives, keeps what came, pushes parts of its value, and now and then writes a
+checkpoint. A file 'finish' in the folder makes it stop pushing, wait for what is in transit, write
+its totals and end.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""One process of a federation in the tests: runs its row of several experiments, one after the other."""
+"""One process of a federation: runs its row of several experiments in turn."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from peerloom.transport import Home, Settings
 
 
 def run_jobs(jobs):
-    """Jobs are pairs: an experiment file, and the folder of the peer that is to run its row of it."""
+    """Run this peer's row of every job, a pair of experiment file and peer folder."""
     for file, folder in jobs:
         start_peer(
             Home.open(Path(folder)),

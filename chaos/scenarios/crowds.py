@@ -1,4 +1,4 @@
-"""Many peers on one machine: how long until all links are up, how fast rounds are, what a peer costs."""
+"""Many peers on one machine: time until all links are up, speed of rounds, cost of a peer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def crowd(stage: Stage) -> list[Figure]:
 
 
 def _experiment(peers: int, rounds: int) -> Experiment:
-    """A linear model of 10,010 numbers in float32, on a random graph where everybody has four neighbours."""
+    """A linear model of 10,010 float32 numbers on a random graph of degree four."""
     text = f"""
         rounds = {rounds}
         seed = 1
@@ -80,7 +80,7 @@ def _warm_up() -> None:
 
 
 def _rate(federation: Federation) -> float:
-    """Rounds per second between the first evaluation after the start and the next, by the slowest peer's own clock."""
+    """Rounds per second between the first two evaluations, by the slowest peer's clock."""
     spent = []
     for keep in federation.peer_folders():
         at = {line["round"]: line["seconds"] for line in keep.measurements()}
@@ -98,7 +98,7 @@ def _up(federation: Federation) -> int:
 
 
 def _account(federation: Federation) -> tuple[int, int, int]:
-    """Parcels sent, acknowledged and applied by all peers together, promises to be silent included."""
+    """Parcels sent, acknowledged and applied by all peers, announced silences included."""
     counts = dict.fromkeys(("sent", "acked", "applied"), 0)
     for stand in federation.status():
         for link in stand["links"]:

@@ -20,7 +20,7 @@ _SIZE = 16 << 20  # bytes: a few checkpoints, with what neighbours may need of t
 
 
 def full_and_spoilt(stage: Stage) -> list[Figure]:
-    """Fill one peer's disk; when it has stopped, make room, spoil its newest checkpoint, and start it again."""
+    """Fill a peer's disk; once it stops make room, damage its newest checkpoint, restart it."""
     with (
         Peers(experiment(rounds=1500), stage.folder, history=False) as peers,
         _small_disk(peers.homes[1].state) as disk,

@@ -27,7 +27,7 @@ _WINDOW = 4.0  # seconds of each measurement
 
 
 def flooded(stage: Stage) -> list[Figure]:
-    """Two honest peers exchange as fast as they can, with and without the flood, in turns; then somebody comes anew."""
+    """Two honest peers exchange with and without the flood, in turns; then a new one joins in."""
     context = multiprocessing.get_context("spawn")
     roster = federation(
         4, [(0, 1), (2, 1), (3, 1)], [f"127.0.0.1:{port}" for port in free_ports(4)]
@@ -85,7 +85,10 @@ def _honest(whose: Identity, roster: Roster, folder: Path) -> None:
 
 
 def _attack(port: int) -> None:
-    """In a process of its own: connections that never finish, from fifty addresses, opened again when they are closed."""
+    """Open connections from fifty addresses that never finish; reopen what was closed.
+
+    Runs in a process of its own.
+    """
     held: dict[int, socket.socket] = {}
     hello, said = _client_hello(), 0
     for place in itertools.cycle(range(_HALF_OPEN)):

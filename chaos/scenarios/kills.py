@@ -1,4 +1,4 @@
-"""Processes that die or stand still: kill -9 in the middle of a round, at random moments, and SIGSTOP."""
+"""Processes that die or freeze: kill -9 within a round or at random, and SIGSTOP."""
 
 from __future__ import annotations
 
@@ -49,12 +49,19 @@ def killed(stage: Stage) -> list[Figure]:
         ]
 
 
-POINTS = ("mid_body=kill@{}", "before_rename=kill@{}", "after_rename=kill@{}", "after_send_before_ack=kill@{}",
-          "after_apply_before_ack=kill@{}", "before_send=kill@{}", "before_apply=kill@{}")  # fmt: skip
+POINTS = (
+    "mid_body=kill@{}",
+    "before_rename=kill@{}",
+    "after_rename=kill@{}",
+    "after_send_before_ack=kill@{}",
+    "after_apply_before_ack=kill@{}",
+    "before_send=kill@{}",
+    "before_apply=kill@{}",
+)
 
 
 def killed_at_random(stage: Stage) -> list[Figure]:
-    """Peers that wait for nobody, killed again and again, also in the middle of frames and checkpoints."""
+    """Peers that wait for nobody, killed many times, also amid frames and checkpoints."""
     kills, draws = 6 if stage.quick else 20, random.Random(7)
     exp = experiment(
         rounds=10**6, features=4500
@@ -110,7 +117,10 @@ def killed_at_random(stage: Stage) -> list[Figure]:
 
 
 def asleep(stage: Stage) -> list[Figure]:
-    """SIGSTOP a peer for longer than silence is borne: it counts as down, and what it says on waking is not stale."""
+    """SIGSTOP a peer for longer than `dead`.
+
+    It must count as down, and nothing that it sends after waking may be stale.
+    """
     seconds = 5.0 if stage.quick else 20.0
     with Peers(
         experiment(rounds=300 if stage.quick else 1500), stage.folder, "--dead", str(DEAD)
@@ -142,7 +152,10 @@ def _left(peers: Peers) -> float:
 
 
 def _mass_defect(peers: Peers, points: list[Checkpoint]) -> float:
-    """Trackers and what is on its way sum to the gradients used last: how far they are from that, of those at the start."""
+    """How far mass is from being conserved, relative to the gradients at the start.
+
+    Trackers and what is in transit must sum to the gradients used last.
+    """
     links, n = peers.exp.graph.peers, peers.exp.problem.n
     under_way = np.zeros(n)
     for source, target, weight in zip(

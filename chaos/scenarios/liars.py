@@ -1,4 +1,4 @@
-"""A neighbour that lies: NaN, a hundredfold, the opposite. Its key is right, its frames are right, its numbers are not."""
+"""A member that lies: valid key, valid frames, but NaN, a hundredfold or negated numbers."""
 
 from __future__ import annotations
 

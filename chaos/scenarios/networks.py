@@ -1,4 +1,4 @@
-"""Bad networks between two peers, each in a network namespace of its own: partitions, loss with delay, a thin line."""
+"""Bad networks between two namespaces: partitions, loss with delay, a slow line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PORT = 7400
 
 
 class Traffic:
-    """Parcels from one end to the other at a steady pace, `most` of them under way, each looked at, until `stop`."""
+    """Send parcels at a steady pace, at most `most` in transit, and check each, until `stop`."""
 
     def __init__(self, a: Endpoint, b: Endpoint, pause: float, most: int) -> None:
         self._a, self._b, self._pause, self._most = a, b, pause, most
@@ -77,7 +77,10 @@ class Traffic:
 
 
 def partitioned(stage: Stage) -> list[Figure]:
-    """Nothing passes for a while: both ways, then there only, then back only (so that acknowledgements are lost)."""
+    """Let nothing pass for a while: both ways, then forward only, then back only.
+
+    Backward, only acknowledgements are lost.
+    """
     seconds, settings = (6.0, Settings(dead=3.0)) if stage.quick else (30.0, Settings())
     settings = replace(settings, outbox=1000)
     with _two_sides(stage, settings) as (switch, a, b):
@@ -135,7 +138,7 @@ def lossy(stage: Stage) -> list[Figure]:
 
 
 def thin(stage: Stage) -> list[Figure]:
-    """A vector far larger than the line is fast: it takes as long as it takes, and nobody takes that for silence."""
+    """Send a vector that a slow line needs long for: nobody may take that for silence."""
     floats = 2_500_000 if stage.quick else 12_500_000
     run = replace(RUN, channels={0: float_channel("float32", [floats])})
     settings = Settings(dead=3.0)

@@ -1,4 +1,4 @@
-"""Who takes part changes while peers run: one joins, one is removed, a roster is signed twice, one comes back."""
+"""Rosters that change while peers run: one joins, one is removed, a fork, one comes back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GONE = 2
 
 
 def changed(stage: Stage) -> list[Figure]:
-    """Four train; a fifth joins, the third is removed and tries to come back; in the next run it takes part again."""
+    """Four train; a fifth joins; the third is removed, tries to return, is in the next run."""
     exp = experiment(rounds=10**6, rule="DSpodFL")
     with Peers(exp, stage.folder / "first", "--dead", "3") as peers:
         stage.say("starting four peers")

@@ -1,4 +1,4 @@
-"""Whoever should not be heard: strangers, members with wrong papers, and other versions of the program."""
+"""Peers that must be refused: strangers, members with wrong papers, other versions."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def wrong_papers(stage: Stage) -> list[Figure]:
 
 
 def other_versions(stage: Stage) -> list[Figure]:
-    """A later version that still knows ours, one that does not, and one whose very frames begin in another way."""
+    """A later version that knows ours, one that does not, and one with another frame format."""
     roster = federation(2, [(0, 1)], [f"127.0.0.1:{port}" for port in free_ports(2)])
     events: list[str] = []
     with endpoint(1, roster, stage.folder, on_event=lambda event: events.append(event.text)) as b:

@@ -34,7 +34,7 @@ __all__ = ["flipped_and_cut", "fuzzed", "replayed_and_copied"]
 
 
 def flipped_and_cut(stage: Stage) -> list[Figure]:
-    """A man in the middle flips bits and cuts connections; every parcel still arrives once, in order, unchanged."""
+    """Flip bits and cut connections: every parcel must arrive once, in order, unchanged."""
     count = 80 if stage.quick else 400
     middle, a, b = _through_middle(stage, flip=0.06, cut=0.06)
     with contextlib.closing(middle), a, b:
@@ -53,7 +53,7 @@ def flipped_and_cut(stage: Stage) -> list[Figure]:
 
 
 def replayed_and_copied(stage: Stage) -> list[Figure]:
-    """A recorded session is sent again; then a copy of a peer, with its key and its state, is started beside it."""
+    """Replay a recorded session; then start a copy of a peer, key and state included."""
     middle, a, b = _through_middle(stage)
     with contextlib.closing(middle), a, b:
         right, _ = through(a, b, range(1, 21), 30)
@@ -94,7 +94,7 @@ def replayed_and_copied(stage: Stage) -> list[Figure]:
 
 
 def fuzzed(stage: Stage) -> list[Figure]:
-    """Frames with bytes changed, cut and inserted: to the decoder, and over TLS from a member to a running peer."""
+    """Change, cut and insert bytes of frames, for the decoder and over TLS to a running peer."""
     count, live = 10_000, 50 if stage.quick else 400
     draws = random.Random(5)
     originals = [

@@ -200,13 +200,10 @@ def test_an_interruption_is_said(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_divergence_is_exit_code_3_and_spares_the_others(place):
-    steep = [
-        "--set",
-        "problem={name='Quadratic', A=[[[1.0]], [[1.0]], [[1.0]], [[1.0]]], b=[[1.0], [1.0], [1.0], [1.0]]}",
-    ]
-    done = peerloom(
-        "run", "small.toml", *steep, "--set", "algorithms.DGD.lr=1e30", "--out", "out", cwd=place
-    )
+    A, b = [[[1.0]]] * 4, [[1.0]] * 4
+    steep = ["--set", f"problem={{name='Quadratic', A={A}, b={b}}}"]
+    steep += ["--set", "algorithms.DGD.lr=1e30"]
+    done = peerloom("run", "small.toml", *steep, "--out", "out", cwd=place)
     assert done.returncode == 3, done.stderr
     assert re.search(
         r"DGD, seed 1: DGD diverged: in round \d+, row 0 is no longer finite", done.stderr
@@ -237,7 +234,8 @@ def test_list_and_doctor(place):
         if e["name"] == "DFedAvg"
     )
     assert entry["arguments"] == {
-        "lr": "required", "D": None, "rounding": "ceil", "sgd_while_aggregating": False, "period": "D+1",
+        "lr": "required", "D": None, "rounding": "ceil", "sgd_while_aggregating": False,
+        "period": "D+1",
     }  # fmt: skip
     for kind in ("models", "laws"):
         shown = peerloom("list", kind, cwd=place)

@@ -194,7 +194,7 @@ def test_random_subsets_are_uniform_sets():
 
 
 def test_random_subsets_stay_uniform_where_the_first_bits_tie(monkeypatch):
-    """With only 2 bits each at first, nearly every border is tied; sets must be uniform all the same."""
+    """Sets stay uniform although 2-bit keys make nearly every border a tie."""
     real = selection.words
 
     def few(seed, stream, t, ids, count):
@@ -293,8 +293,8 @@ def test_pames_lengths():
 
 
 @given(
-    omega=st.floats(0.01, 0.9), eta=st.floats(1e-3, 10.0), x=st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8),
-    t=st.integers(0, 30),
+    omega=st.floats(0.01, 0.9), eta=st.floats(1e-3, 10.0),
+    x=st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8), t=st.integers(0, 30),
 )  # fmt: skip
 def test_anq_takes_the_nearest_level_and_keeps_its_bound(omega, eta, x, t):
     codec, here = ANQ(omega, eta, 0.9), envelope(1, t)

@@ -1,4 +1,4 @@
-"""CHOCO, DCD, BEER, SQuARM and ANQ-NIDS against their equations in plain loops, and the compressors they send with."""
+"""CHOCO, DCD, BEER, SQuARM and ANQ-NIDS against plain loops, and their compressors."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -96,10 +96,9 @@ def squarm(message, eta, gamma, beta, H, c, growth, rounds=12, charged=None):
         if t % H:
             x = half
         else:
-            sent = squeeze(message, np.stack([
-                half[i] - xhat[i] if ((half[i] - xhat[i]) ** 2).sum() > c * t**growth * eta**2 else np.zeros(N)
-                for i in range(M)
-            ]), t, 1)  # fmt: skip
+            gaps, least = [half[i] - xhat[i] for i in range(M)], c * t**growth * eta**2
+            news = [gap if (gap**2).sum() > least else np.zeros(N) for gap in gaps]
+            sent = squeeze(message, np.stack(news), t, 1)
             for i in range(M):
                 if (
                     (half[i] - xhat[i]) ** 2
@@ -297,7 +296,7 @@ def test_anq_nids_without_rounding_is_nids():
 
 
 def test_anq_nids_is_exact_with_few_bits():
-    """It reaches the optimum although a coordinate takes a few bits, and no more of them as the rounds go by."""
+    """It reaches the optimum at a few bits per coordinate, which do not grow with the rounds."""
     exp = experiment(pl.rules.ANQNIDS(0.3), ANQ(omega=0.1, eta=1.0, sigma=0.97), rounds=900)
     *_, middle = (s.ledger for s in iterate(replace(exp, rounds=450)))
     result = pl.simulate(exp)

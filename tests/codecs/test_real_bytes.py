@@ -1,4 +1,4 @@
-"""Over TLS the bytes that a peer's transport sent are those of its account, and a stated framing."""
+"""Over TLS, a peer sends the bytes that its ledger charges, plus a stated framing."""
 
 import threading
 from contextlib import ExitStack

@@ -183,9 +183,10 @@ def test_neighbours_in_a_sequence_are_unrelated(name):
 
 
 def dxsm(start, step, place, count):
-    """PCG64DXSM in whole numbers: `count` words from a place of the stream that a 128-bit start and an odd step choose.
+    """`count` words of PCG64DXSM, in Python's integers, from an offset of a stream.
 
-    The generator is s <- a s + step; its words are s itself, mixed: double xorshift, multiply. After k steps s is
+    A 128-bit start and an odd step choose the stream. The generator is s <- a s + step; its words
+    are s itself, mixed: double xorshift, multiply. After k steps s is
     a^k s + step (a^k - 1) / (a - 1), all modulo 2^128.
     """
     a, mask, wide = 0xDA942042E4DD58B5, 2**64 - 1, 2**128

@@ -1,4 +1,4 @@
-"""Mixing link by link against its equation in plain loops, with every codec, as rows and as bytes."""
+"""Mixing link by link against plain loops, with every codec, as rows and as bytes."""
 
 from collections import defaultdict
 
@@ -39,8 +39,8 @@ from tests.builders import directed_graphs, net_with_links, rows_of, seeds, undi
 from tests.oracles import check_close, same_bits
 
 CODECS = [
-    Dense(), Dense("float16"), Coordinates(0.4), Coordinates(0.4, per_pair=True), Coordinates(0.4, mask=True),
-    RandK(0.4), TopK(0.4), Sign(), SignTopK(0.4), Quantised(4), ANQ(),
+    Dense(), Dense("float16"), Coordinates(0.4), Coordinates(0.4, per_pair=True),
+    Coordinates(0.4, mask=True), RandK(0.4), TopK(0.4), Sign(), SignTopK(0.4), Quantised(4), ANQ(),
 ]  # fmt: skip
 OFFERS = [pull, push, average, equal_average]
 graphs = st.one_of(undirected_graphs(), directed_graphs())
@@ -112,8 +112,8 @@ def test_mixing_is_its_equation_as_rows_and_as_bytes(codec, graph, seed, share_o
 def compressing_nets(codec, send=None):
     """All rows here without and with bytes, and what each compresses."""
     exp = pl.Experiment(
-        pl.graphs.ring(5), pl.testing.random_quadratic(5, 9), pl.rules.CHOCO(0.1), message=codec, rounds=2,
-        dtype="float64",
+        pl.graphs.ring(5), pl.testing.random_quadratic(5, 9), pl.rules.CHOCO(0.1), message=codec,
+        rounds=2, dtype="float64",
     )  # fmt: skip
     x = rows_of(np.random.default_rng(4), 5, n=9)
     for wire in (None, CodedWire(codec, Draws(0), np.arange(5), Loop())):
@@ -127,7 +127,7 @@ def compressing_nets(codec, send=None):
     "silent", [[], [1, 3], [0, 1, 2, 3, 4]], ids=["all talk", "some are silent", "silence"]
 )
 def test_what_is_compressed_costs_what_it_sends(codec, silent):
-    """One message carries two differences. Bytes in the account are those of the bodies; silence is empty."""
+    """A message carries two differences; the ledger charges their bodies, nothing for silence."""
     send = torch.ones(5, 1, dtype=torch.float64)
     send[silent] = 0
     (plain, _), (coded, q) = [

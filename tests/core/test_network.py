@@ -1,4 +1,4 @@
-"""Links are sorted and checked when they are made, and an error names the row or link that is wrong."""
+"""Links are sorted and checked when made, and errors name the wrong row or link."""
 
 import numpy as np
 import pytest

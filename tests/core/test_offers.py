@@ -1,4 +1,4 @@
-"""The three ways to combine what arrives, through a real net, on the matrix path and on the link path."""
+"""The ways to combine what arrives, through a real port, by matrix and link by link."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Files of public data sets: where they are found, how they are read, and that nothing wrong is accepted."""
+"""Files of public data sets: where they are found, how they are read, what is refused."""
 
 import dataclasses
 import gzip
@@ -35,13 +35,15 @@ def batch(records):
     labels, pixels = records[:, 0], np.ascontiguousarray(records[:, 1:])
     size = struct.pack("<H", len(records))
     return b"".join([
-        b"\x80\x02}q\x01(", short(b"batch_label"), b"q\x02", short(b"training batch 1 of 5"), b"q\x03",
-        short(b"labels"), b"q\x04]q\x05(", *(b"K" + bytes([label]) for label in labels), b"e",
-        short(b"data"), b"q\x06cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08K\x00\x85U\x01b\x87Rq\x09",
+        b"\x80\x02}q\x01(", short(b"batch_label"), b"q\x02", short(b"training batch 1 of 5"),
+        b"q\x03", short(b"labels"), b"q\x04]q\x05(", *(b"K" + bytes([label]) for label in labels),
+        b"e", short(b"data"),
+        b"q\x06cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\n",
+        b"q\x08K\x00\x85U\x01b\x87Rq\x09",
         b"(K\x01M", size, b"M\x00\x0c\x86cnumpy\ndtype\nq\x0aU\x02u1K\x00K\x01\x87Rq\x0b",
-        b"(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T", struct.pack("<I", pixels.nbytes),
-        pixels.tobytes(), b"tb", short(b"filenames"), b"r\x0c\x00\x00\x00]q\x0d(",
-        *(short(b"image.png") for _ in labels), b"eu.",
+        b"(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T",
+        struct.pack("<I", pixels.nbytes), pixels.tobytes(), b"tb", short(b"filenames"),
+        b"r\x0c\x00\x00\x00]q\x0d(", *(short(b"image.png") for _ in labels), b"eu.",
     ])  # fmt: skip
 
 
@@ -208,7 +210,8 @@ def damaged(content, compressed):
         ),
         ("train-images-idx3-ubyte.gz", gzip.compress(bytes(10**7)), "no idx file|sha256"),
     ],
-    # Names, not contents: gzip writes the time into its header, and each process of the tests must collect the same.
+    # Names, not contents: gzip writes the time into its header, and each process of the tests must
+    # collect the same.
     ids=[
         "other bit",
         "other bit in gz",

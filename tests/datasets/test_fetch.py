@@ -1,4 +1,4 @@
-"""Fetching over the network: resumed where it broke off, refused when it is wrong, from a server of the test's own."""
+"""Fetching over the network, from a server of the tests: resumed, checked, refused."""
 
 import dataclasses
 import gzip
@@ -170,7 +170,7 @@ def test_a_wrong_file_is_refused_and_not_kept(one, tmp_path, server, how):
 
 
 def test_a_part_of_another_file_is_refused(one, tmp_path):
-    """A part left by something else: the mixture is caught by its sum, and the next call starts anew."""
+    """A part file of something else fails its checksum, and the next call starts anew."""
     (tmp_path / "train-images-idx3-ubyte.gz.part").write_bytes(bytes(1000))
     with pytest.raises(DataError, match="not the data set"):
         fetch(one, tmp_path)

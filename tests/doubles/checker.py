@@ -1,6 +1,6 @@
-"""Checks the histories of all peers of a run against what was promised. It knows nothing of how the links work.
+"""Checks the histories of a run's peers against what links promise, however they work.
 
-at most once, in order   per receiver's life and sender, (incarnation, seq) of what was applied only grows
+at most once, in order   per life of a receiver and sender, applied (incarnation, seq) only grows
 nothing from nowhere     what was applied was put, by that sender, in that incarnation
 acked means applied      every acknowledged number was applied by the receiver
 the ledger               what was put is settled at most once, and only what was put is settled
@@ -23,7 +23,7 @@ _MASS_SLACK = 1e-12
 
 
 def check_histories(histories: Mapping[str, Events]) -> list[str]:
-    """Everything that is wrong, one line each; an empty list is a clean bill. `histories`: peers' ids to their events."""
+    """Everything that is wrong, one line each. `histories`: events by peer id."""
     events = {peer: list(lines) for peer, lines in histories.items()}
     found: list[str] = []
     for peer, lines in events.items():
@@ -64,9 +64,8 @@ def _ledger(peer: str, lines: list[Mapping[str, Any]]) -> list[str]:
                 found.append(f"{peer}: {which} was put twice")
             put.add(which)
         elif which not in put or which in settled:
-            found.append(
-                f"{peer}: {which} was settled ({line['what']}) {'twice' if which in settled else 'but never put'}"
-            )
+            how = "twice" if which in settled else "but never put"
+            found.append(f"{peer}: {which} was settled ({line['what']}) {how}")
         else:
             settled.add(which)
     return found
@@ -101,28 +100,19 @@ def _across(events: Mapping[str, list[Mapping[str, Any]]]) -> list[str]:
     for peer, lines in events.items():
         for line in lines:
             if line["what"] == "ack" and line["to"] in events:
-                if (peer, line["to"], line["incarnation"], line["seq"]) not in applied:
-                    found.append(
-                        f"{peer}: {line['to']} acknowledged number {line['seq']} but never applied it"
-                    )
+                to, seq = line["to"], line["seq"]
+                if (peer, to, line["incarnation"], seq) not in applied:
+                    found.append(f"{peer}: {to} acknowledged number {seq} but never applied it")
             elif line["what"] == "apply" and line["from"] in events:
-                what = (
-                    line["from"],
-                    peer,
-                    line["incarnation"],
-                    line["round"],
-                    line["mix_index"],
-                    line["channel"],
-                )
+                source, t = line["from"], line["round"]
+                what = (source, peer, line["incarnation"], t, line["mix_index"], line["channel"])
                 if what not in put:
-                    found.append(
-                        f"{peer}: applied round {line['round']} of {line['from']}, who never sent it"
-                    )
+                    found.append(f"{peer}: applied round {t} of {source}, who never sent it")
     return found
 
 
 def _mass(events: Mapping[str, list[Mapping[str, Any]]]) -> list[str]:
-    """The last 'totals' of each peer: held, source, and per neighbour sent (sigma) and got (rho)."""
+    """The last 'totals' of each peer: held, source, and sent (sigma) and got (rho) per link."""
     last = {
         peer: [line for line in lines if line["what"] == "totals"][-1:]
         for peer, lines in events.items()

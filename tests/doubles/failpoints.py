@@ -1,8 +1,9 @@
 """Named places at which a test makes the program fail: "mid_body=kill@3,before_rename=sleep:0.2".
 
-Each entry is NAME=ACTION with the actions kill (as kill -9 would), raise (an OSError) and sleep:SECONDS. `@N` acts on the
-N-th passing only. The product knows nothing of this: `arm` replaces methods of it by ones that pass such a place first, in
-this process only. To start a peer with them, as `python -m peerloom` would:
+Each entry is NAME=ACTION with the actions kill (as kill -9 would), raise (an OSError) and
+sleep:SECONDS. `@N` acts on the N-th passing only. The package knows nothing of this: `arm` replaces
+its methods, in this process only, by ones that pass such a place first. To start a peer with them,
+as `python -m peerloom` would:
 
     PEERLOOM_FAILPOINTS="mid_body=kill@3" python -m tests.doubles.failpoints peer start FILE
 """
@@ -51,7 +52,7 @@ _originals: list[tuple[Any, str, Callable[..., Any]]] = []
 
 
 def arm(text: str) -> None:
-    """Set the failpoints of this process; an empty text disarms all, and gives the program its own methods back."""
+    """Set the failpoints of this process; an empty text restores the program's own methods."""
     points = _parse(text)
     while _originals:
         owner, name, original = _originals.pop()
@@ -132,8 +133,8 @@ def _parse(text: str) -> dict[str, _Point]:
             point = _Point("", 0, None)
         if name not in NAMES or point.action not in ("kill", "raise", "sleep"):
             raise ConfigError(
-                f"The failpoints hold '{entry}'; use NAME=kill, NAME=raise or NAME=sleep:SECONDS, and @N if wanted. "
-                f"Names: {', '.join(NAMES)}."
+                f"The failpoints hold '{entry}'; use NAME=kill, NAME=raise or NAME=sleep:SECONDS, "
+                f"and @N if wanted. Names: {', '.join(NAMES)}."
             )
         points[name] = point
     return points

@@ -1,8 +1,8 @@
-"""A network in memory with its own clock: the same endpoints and conversations as over TLS, and every fault on purpose.
+"""A network in memory with its own clock, for the endpoints and conversations that TLS has.
 
-Bytes are cut into pieces anywhere and delayed, connections break with all that is under way, both sides dial at once,
-endpoints crash and start again. All of it follows from one seed, so a failure that was seen once can be seen again. Time
-passes only while somebody waits.
+Bytes are cut into pieces anywhere and delayed, connections break with all that is in transit, both
+sides dial at once, endpoints crash and start again. All of it follows from one seed, so a failure
+that was seen once can be seen again. Time passes only while somebody waits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ __all__ = ["CrashedError", "Faults", "MemoryNetwork"]
 
 @dataclass(frozen=True)
 class Faults:
-    """How bad the network is. `delay` is drawn for every piece; pieces of one connection never overtake each other."""
+    """How bad the network is.
+
+    `delay` is drawn for every piece; pieces of one connection never overtake each other.
+    """
 
     breaks: float = 0.0
     """How likely a piece is the last of its connection, and lost with all that is under way."""
@@ -40,11 +43,11 @@ class Faults:
 
 
 class MemoryNetwork:
-    """All peers of a roster in one process. `endpoint(peer)` starts one, `crash(peer)` kills it without a word.
+    """All peers of a roster in one process: `endpoint(peer)` starts one, `crash(peer)` kills it.
 
-    Calls that wait (`take`, `settle`, `wait_for_arrivals`) make the network move. To run whole engines against each other,
-    give their main functions to `run`: they become threads of which exactly one works at a time, in an order drawn from
-    the seed.
+    Calls that wait (`take`, `settle`, `wait_for_arrivals`) make the network move. To run whole
+    engines against each other, give their main functions to `run`: they become threads of which
+    exactly one works at a time, in an order drawn from the seed.
     """
 
     def __init__(
@@ -78,7 +81,8 @@ class MemoryNetwork:
             history = None if self._history is None else self._history(peer)
             chosen, life, clock = roster or self._roster, self._lives[peer], lambda: self.now
             table = LinkTable(
-                peer, chosen, self._run, life, self._settings, clock, self._on_event, history, self._lock
+                peer, chosen, self._run, life, self._settings,
+                clock, self._on_event, history, self._lock,
             )  # fmt: skip
             table.process_nonce = self.random.getrandbits(62)
             return Endpoint.over(table, MemoryDriver(self, table))
@@ -106,8 +110,8 @@ class MemoryNetwork:
     ) -> dict[str, object]:
         """Run a function per peer to its end; what each returned.
 
-        `crashes` are (time, peer, seconds until it starts again): the function is then called anew with the endpoint of
-        the next process. Inside it `CrashedError` ends whatever was going on.
+        `crashes` are (time, peer, seconds until it starts again): the function is then called anew
+        with the endpoint of the next process. Inside it `CrashedError` ends whatever was going on.
         """
         for when, peer, seconds in crashes or []:
             self.at(when, lambda peer=peer, seconds=seconds: self._kill(peer, seconds))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Threads that take turns: one works, the others stand still, a seed decides who is next. So interleavings repeat."""
+"""Threads that take turns in an order drawn from a seed, so that interleavings repeat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ __all__ = ["CrashedError", "Scheduler"]
 
 
 class CrashedError(BaseException):
-    """This life of the peer was ended by the test; whatever it held in memory is lost. Nobody catches it by the way."""
+    """The test ended this life of the peer; its memory is lost.
+
+    Not an `Exception`, so that nothing catches it by accident.
+    """
 
 
 @dataclass
@@ -35,7 +38,7 @@ class _Runner:
 
 
 class Scheduler:
-    """Runs one function per peer. Whoever waits hands the turn on; time passes when nobody has anything to do."""
+    """Runs one function per peer, one at a time; time passes when all of them wait."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Experiment files: what they say becomes experiments, what is wrong is said clearly, and back again."""
+"""Experiment files: read to experiments, refused with a clear reason, written back."""
 
 import tomllib
 from dataclasses import replace
@@ -145,7 +145,10 @@ def _toml(part):
         ("problem.batch=0", "batch must be at least 1"),
         (
             "problem.strategy=fast",
-            "problem.strategy: 'fast' is not allowed. It must be 'auto', 'closed', 'vmap' or 'loop'",
+            (
+                "problem.strategy: 'fast' is not allowed. "
+                "It must be 'auto', 'closed', 'vmap' or 'loop'"
+            ),
         ),
         ("problem.partition={name='Labels', per=1}", "Known: compat, per_client"),
         ("problem.partition=BySize", "'BySize' needs sizes"),
@@ -187,7 +190,10 @@ def _toml(part):
         ),
         (
             "schedule.nodes=often",
-            "'often' is not allowed.* a number, a list of numbers or a name or table of one of the laws",
+            (
+                "'often' is not allowed.* a number, a list of numbers or "
+                "a name or table of one of the laws"
+            ),
         ),
         (
             "schedule.compat=['xor']",
@@ -207,7 +213,10 @@ def _toml(part):
         ),
         (
             "problem.model=7",
-            "problem.model: 7 is not allowed. It must be a string or a name or table of one of the models",
+            (
+                "problem.model: 7 is not allowed. "
+                "It must be a string or a name or table of one of the models"
+            ),
         ),
         (
             "problem.model={name='mlp', hidden=[8, 2.5]}",
@@ -302,7 +311,8 @@ def test_your_own_data_and_a_model_with_arguments_by_module_and_name(tmp_path, m
         "from torch import nn\n"
         "from peerloom.problems import Dataset\n"
         "def load(samples=20):\n"
-        "    return Dataset.of(np.arange(samples * 3.0).reshape(-1, 3) % 7, np.arange(samples) % 2)\n"
+        "    x = np.arange(samples * 3.0).reshape(-1, 3) % 7\n"
+        "    return Dataset.of(x, np.arange(samples) % 2)\n"
         "class Net(nn.Sequential):\n"
         "    def __init__(self, width):\n"
         "        super().__init__(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, 2))\n"

@@ -1,4 +1,4 @@
-"""Names and parts: every registered name makes its part from a file, and the part is written back as it was."""
+"""Every registered name makes its part from a file, and is written back unchanged."""
 
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -147,11 +147,12 @@ def test_values_that_fit_become_what_the_annotation_asks_for(value, hint, found)
 @pytest.mark.parametrize(
     ("value", "hint"),
     [
-        ("1", float), ("1", int), (True, int), (True, float), (1, bool), (1.0, int), (1, str), (None, int),
-        ([1, 2.5], tuple[int, ...]), ([1], tuple[int, int]), (1, tuple[int, ...]), ("ab", tuple[str, ...]),
-        ("c", Literal["a", "b"]), (True, Literal[1]), (1.0, Literal[1]), ("x", ArrayLike), ([["x"]], ArrayLike),
-        ({"a": 1}, ArrayLike), ({"a": "b"}, dict[str, int]), ([1], dict[str, int]), ("x", float | ArrayLike | Distribution),
-        ({}, Rate), (1, Rate | None),
+        ("1", float), ("1", int), (True, int), (True, float), (1, bool), (1.0, int), (1, str),
+        (None, int), ([1, 2.5], tuple[int, ...]), ([1], tuple[int, int]), (1, tuple[int, ...]),
+        ("ab", tuple[str, ...]), ("c", Literal["a", "b"]), (True, Literal[1]), (1.0, Literal[1]),
+        ("x", ArrayLike), ([["x"]], ArrayLike), ({"a": 1}, ArrayLike), ({"a": "b"}, dict[str, int]),
+        ([1], dict[str, int]), ("x", float | ArrayLike | Distribution), ({}, Rate),
+        (1, Rate | None),
     ],
 )  # fmt: skip
 def test_values_that_do_not_fit_are_refused(value, hint):

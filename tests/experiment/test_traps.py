@@ -1,4 +1,4 @@
-"""Traps: plausible inputs that once gave a wrong result without a word. Each must now be right, or refused."""
+"""Plausible inputs that once gave wrong results in silence: now right, or refused."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Graphs have the shape their name says, fitting weights, and depend on nothing but their arguments."""
+"""Graphs have their name's shape and weights, and depend on their arguments alone."""
 
 import math
 

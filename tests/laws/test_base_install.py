@@ -41,7 +41,7 @@ name = "DGD"
 lr = { name = "InverseSqrt", start = 0.1, gamma = 10.0 }
 """
 
-# Runs a command in a process in which no package beyond the mandatory ones and theirs can be imported.
+# Runs a command in a process that can import the mandatory packages and what they need, no others.
 BLOCKED = """
 import sys
 from importlib.abc import MetaPathFinder
@@ -142,7 +142,8 @@ def test_a_missing_extra_is_one_sentence_and_an_exit_code(words, what, extra, pl
     done = command(*words.split(), cwd=place)
     assert done.returncode == 2
     assert re.fullmatch(
-        rf"error: {what} needs the package \S+, which is not installed: pip install 'peerloom\[{extra}\]'\n",
+        rf"error: {what} needs the package \S+, which is not installed: "
+        rf"pip install 'peerloom\[{extra}\]'\n",
         "".join(
             line
             for line in done.stderr.splitlines(keepends=True)

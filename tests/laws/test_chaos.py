@@ -9,7 +9,8 @@ from chaos.table import BEGIN, END, write_into
 
 pytestmark = pytest.mark.slow  # starts processes, or runs for long
 
-# Kills, sleepers, full disks and crowds have tests of their own in test_peers, test_peer_processes and test_deploy.
+# Kills, frozen processes, full disks and crowds are tested in test_peers, test_peer_processes and
+# test_deploy.
 EVERY_DAY = (3, 5, 6, 7, 8, 9, 16)
 
 

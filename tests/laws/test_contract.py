@@ -15,10 +15,11 @@ from peerloom.testing import check_rule
 from tests.every_rule import EVERY
 
 NAMES = """
-AB ANQNIDS BEER CHOCO CooperativeSGD D2 DCD DFedAvg DFedAvgM DFedSAM DGD DSGD DSGT DSMT DSpodFL Depositum DistributedSGD
-EXTRA EpidemicLearning FedADMM FedAvg FedDR FedDualAvg FedMiD GossipPushPull HLSGD KGT LocalSGD MLLSGD NIDS PaME
-PairwiseGossip PeriodicGT ProxGT PushDIGing PushPull RandomizedGossip SGP SQuARM SpodGT SporadicKGT SporadicPushPull
-SporadicSGD SubgradientPush SynchronousGT
+AB ANQNIDS BEER CHOCO CooperativeSGD D2 DCD DFedAvg DFedAvgM DFedSAM DGD DSGD DSGT DSMT DSpodFL
+Depositum DistributedSGD EXTRA EpidemicLearning FedADMM FedAvg FedDR FedDualAvg FedMiD
+GossipPushPull HLSGD KGT LocalSGD MLLSGD NIDS PaME PairwiseGossip PeriodicGT ProxGT PushDIGing
+PushPull RandomizedGossip SGP SQuARM SpodGT SporadicKGT SporadicPushPull SporadicSGD
+SubgradientPush SynchronousGT
 """
 
 
@@ -71,7 +72,10 @@ def test_contract(name):
 
 @pytest.mark.parametrize("name", sorted(EVERY))
 def test_contract_with_random_coordinates(name):
-    """Rules compose with messages that carry part of a row, a link that did not fire; those that cannot refuse them."""
+    """Rules work with codecs that carry part of a row, or refuse them.
+
+    A coordinate that was not carried is a link that did not fire.
+    """
     rule = RULES[name](**EVERY[name])
     for message in (pl.messages.Coordinates(0.4), pl.messages.Coordinates(0.4, per_pair=True)):
         if message.fit in rule.needs.accepts:

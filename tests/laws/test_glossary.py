@@ -50,7 +50,10 @@ def in_papers_tables():
 
 
 def missing(text):
-    """Exported classes, as room.Name, that stand in no table. A class of several rooms needs one of them."""
+    """Exported classes, as room.Name, that no table of the glossary names.
+
+    A class that several rooms export needs one entry.
+    """
     exports, papers = exported_classes(), in_papers_tables()
     tables = {room: names for rooms, names in sections(text) for room in rooms}
     known = {

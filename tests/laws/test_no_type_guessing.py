@@ -31,7 +31,7 @@ def _is_type_name(node):
 
 
 def guesses(source):
-    """Lines that compare or look up a type's name, or ask whether something is an instance of a named part."""
+    """Lines that compare a type's name, or ask whether something is an instance of a part."""
     tree = ast.parse(source)
     parts, named = set(), set()
     for node in ast.walk(tree):

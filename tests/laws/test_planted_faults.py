@@ -49,7 +49,7 @@ def test_a_link_that_latches_is_found(monkeypatch):
 
 
 def test_a_link_drawn_at_both_ends_is_found(monkeypatch):
-    """The other fault of that code: two draws and an OR fire with probability 1 - (1 - b)^2 (erratum E-D1)."""
+    """Two draws and an OR fire with probability 1 - (1 - b)^2 (erratum E-D1)."""
     right = BernoulliActivity.links
     monkeypatch.setattr(
         BernoulliActivity,
@@ -62,7 +62,7 @@ def test_a_link_drawn_at_both_ends_is_found(monkeypatch):
 
 @paths
 def test_weights_that_forget_the_own_row_are_found(monkeypatch, path):
-    """1 / max(degree) in place of 1 / (1 + max(degree)): still symmetric and stochastic, but not Metropolis."""
+    """1 / max(degree), not 1 / (1 + max(degree)): stochastic, but not Metropolis."""
     check_metropolis(graphs.path(4))
 
     def wrong(rows, src, dst):
@@ -91,7 +91,10 @@ DIRECTED = graphs.from_edges(4, [(0, 1), (1, 2), (2, 0), (0, 3), (3, 0)], direct
 
 @pytest.mark.parametrize("wire", [None, LINKS], ids=["matrix", "links"])
 def test_a_diagonal_from_the_wrong_side_is_found(monkeypatch, wire):
-    """1 - column sum where 1 - row sum belongs, and the reverse: the same on symmetric links, wrong on directed ones."""
+    """Column sums where row sums belong, and the reverse.
+
+    The same on symmetric links, wrong on directed ones.
+    """
     rng = np.random.default_rng(0)
     x, fires = rows_of(rng, 4), np.ones((4, 4), bool)
 

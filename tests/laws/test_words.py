@@ -17,7 +17,8 @@ def check(*paths):
 def test_banned_words_are_found_with_their_lines(tmp_path):
     bad = tmp_path / "bad.py"
     bad.write_text(
-        '"""A module.\n\nWhoever reads it."""\n\nX = 1  # the how-manieth\n\n\ndef f():\n    """Fine."""\n'
+        '"""A module.\n\nWhoever reads it."""\n\nX = 1  # the how-manieth\n\n\n'
+        'def f():\n    """Fine."""\n'
     )
     done = check(bad)
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""Verdicts against made-up tables: what must hold holds, what must fail fails, what is unclear stays open."""
+"""Verdicts on made-up tables: what must hold, what must fail, and what stays open."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Figures and tables of the papers: their settings are the papers', each runs, and outcomes are true."""
+"""Figures and tables of the papers: the papers' settings, each runs, outcomes are true."""
 
 import json
 import os
@@ -119,7 +119,7 @@ def test_all_figures_and_tables_are_there():
 
 @pytest.mark.parametrize("figure", FIGURES)
 def test_the_common_settings_of_dspodfl_hold(figure):
-    """Section 4.2: ten clients, radius 0.4, step 0.01, batch 16, five algorithms, unless the figure varies it."""
+    """Section 4.2: ten clients, radius 0.4, step 0.01, batch 16, five rules, unless varied."""
     recipe = DSPODFL[figure]
     table = recipe.table
     assert [rule["name"] for rule in table["algorithms"]] == [

@@ -1,4 +1,4 @@
-"""Every reference value and every counter-example of the papers' theory, and oracles in plain loops."""
+"""Reference values and counter-examples of the papers' theory, against plain loops."""
 
 import itertools
 import math
@@ -194,7 +194,11 @@ def test_the_convex_gap_is_the_fixed_point_and_grows_with_the_step():
 
 
 def test_theorem_411_is_no_bound_on_its_own_recursion():
-    """rho(Phi)^(K+1) nu^0 + Psi / (1 - rho(Phi)) falls below Phi^(K+1) nu^0 + sum_k Phi^k Psi, here run in a loop."""
+    """The published bound falls below the recursion that it should bound.
+
+    rho(Phi)^(K+1) nu^0 + Psi / (1 - rho(Phi)) < Phi^(K+1) nu^0 + sum_k Phi^k Psi, the latter run in
+    a loop.
+    """
     s = setting(mu=0.9, zeta=0.1, d_min=1.0, rho=0.3)
     alpha = dspodfl.alpha_max(s) / 2
     nu = np.array([1.0, 1.0])
@@ -377,7 +381,8 @@ def test_doubly_stochastic_links_need_less():
 
 
 def test_proposition_48_quotes_its_own_number():
-    # E-S11: with all rhos 0, kappa_3 = 1/m^2, kappa_4 = 5 m L^2, kappa_5 = 5 L^2 the product reading gives this, not less.
+    # E-S11: with all rhos 0, kappa_3 = 1/m^2, kappa_4 = 5 m L^2, kappa_5 = 5 L^2 the product
+    # reading gives this, not less.
     for m, L in ((2, 1.0), (10, 3.0), (100, 0.5)):
         k3, k4, k5 = 1 / m**2, 5 * m * L**2, 5 * L**2
         entries = (
@@ -406,8 +411,8 @@ def test_proposition_48_keeps_the_printed_recursion_below_one():
             continue
         used += 1
         who = recursion.Clients.equal(
-            m, p=rng.uniform(0.2, 1), L=10 ** rng.uniform(-1, 1), e=rng.uniform(0, 1), sigma1=rng.uniform(0, 1),
-            delta1=rng.uniform(0, 2),
+            m, p=rng.uniform(0.2, 1), L=10 ** rng.uniform(-1, 1), e=rng.uniform(0, 1),
+            sigma1=rng.uniform(0, 1), delta1=rng.uniform(0, 2),
         )  # fmt: skip
         bound = recursion.step_bound(net, who)
         k = recursion.kappas(net, who)
@@ -636,7 +641,7 @@ def test_condition_12_of_pame_never_holds(m, fraction, p, gamma, k0):
 
 
 def test_c_one_is_the_variance_it_stands_for():
-    """t = |N|: what is left is the mean over senders of (t - r) / (r (t - 1)), a plain sum over how many sent."""
+    """t = |N| leaves the mean of (t - r) / (r (t - 1)), a plain sum over how many sent."""
     t, p = 4, 0.3
     c = sum(
         math.comb(t, r) * p**r * (1 - p) ** (t - r) * (t - r) / (r * (t - 1))

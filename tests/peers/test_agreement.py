@@ -62,7 +62,7 @@ def models():
 @pytest.mark.parametrize("faults", [None, Faults(breaks=0.05, delay=(0.001, 0.3))])
 @pytest.mark.parametrize("pairs", [RING, BOTH], ids=["directed", "both"])
 def test_all_learn_the_consensus_error(pairs, faults, models):
-    """Small models are their own sketch, so that the estimate goes to the truth itself, whatever the network does."""
+    """Small models are their own sketch, so the estimate tends to the truth on any network."""
     gossip = Gossip(models, pairs, faults)
     assert gossip.go(400 if faults else 150) == pytest.approx([truth(models)] * 5, rel=1e-6)
     own = [end._telemetry.distance for end in gossip.ends.values()]
@@ -100,7 +100,10 @@ def test_hubs_pass_on_and_do_not_count(models):
 
 
 def test_sketches_keep_distances():
-    """Linear, the same everywhere, and the mean of |S v|^2 over draws of S is |v|^2, with the spread that is promised."""
+    """The sketch is linear, the same everywhere, and keeps |v|^2 on average.
+
+    Over draws of S, |S v|^2 has the mean |v|^2 and the promised spread.
+    """
     v, w = np.random.default_rng(1).normal(size=(2, 5000))
     one = Sketch(5000, seed=7)
     np.testing.assert_allclose(one(2 * v - w), 2 * one(v) - one(w), atol=1e-10)
@@ -118,7 +121,7 @@ def test_sketches_keep_distances():
     ids=["none", "slow", "crowd", "quick", "fast"],
 )
 def test_it_wakes_hardly_more_often_than_it_exchanges(rate, exchanges, monkeypatch):
-    """Every sixteenth round, at least once in two seconds and at most four times a second: in a minute of some rate."""
+    """Sketches are sent every 16th round, at least every two seconds, at most four a second."""
     now, count = [0.0], [0]
     monkeypatch.setattr("peerloom.peers.agreement.time.monotonic", lambda: now[0])
     telemetry = Telemetry(0, 10**9, (0,))

@@ -1,4 +1,4 @@
-"""Attacks on what a site runs: altered kits and files, code that nobody allowed. Nothing of them may ever be executed."""
+"""Altered kits and files, and code that was not allowed: none of it is ever executed."""
 
 import hashlib
 import io
@@ -29,11 +29,15 @@ name = "DSpodFL"
 lr = 0.1
 """
 EVIL = FILE.replace('name = "Quadratic"', 'name = "evil_module:strike"')
-MODULE = "from pathlib import Path\nPath({mark!r}).write_text('struck')\ndef strike(**kwargs): raise SystemExit(99)\n"
+MODULE = (
+    "from pathlib import Path\n"
+    "Path({mark!r}).write_text('struck')\n"
+    "def strike(**kwargs): raise SystemExit(99)\n"
+)
 
 
 class Site:
-    """The second of three sites, with a module beside it that leaves a mark as soon as it is imported."""
+    """The second of three sites, beside a module that leaves a mark when it is imported."""
 
     def __init__(self, root):
         self.root, self.file, self.mark = root, root / "three.toml", root / "mark"

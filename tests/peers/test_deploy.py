@@ -1,4 +1,4 @@
-"""docs/deploy.md, command by command: four hospitals with real patients, four processes, four keys, one of them killed."""
+"""docs/deploy.md, command by command: four hospitals, four processes, one of them killed."""
 
 import json
 import os
@@ -110,7 +110,8 @@ class Walk:
     def start(self, line, site):
         log = (self.root / site / "log.txt").open("a")
         self.running[site] = subprocess.Popen(
-            ["bash", "-c", f"exec {self.filled(line, site)}"], cwd=self.root / site, env=self.env, stdout=log, stderr=log
+            ["bash", "-c", f"exec {self.filled(line, site)}"], cwd=self.root / site, env=self.env,
+            stdout=log, stderr=log,
         )  # fmt: skip
         log.close()
 
@@ -166,8 +167,8 @@ def follow(walk):
     )
     for site in others:
         desk = subprocess.Popen(
-            ["bash", "-c", f"exec {walk.filled(invite, site)}"], cwd=walk.root / "cleveland", env=walk.env, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            ["bash", "-c", f"exec {walk.filled(invite, site)}"], cwd=walk.root / "cleveland",
+            env=walk.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         walk.running["desk"] = desk
         token = desk.stderr.readline().strip()
@@ -218,7 +219,8 @@ def follow(walk):
     for site in SITES:
         assert walk.running[site].wait(60) == 0, walk.log(site)
 
-    # 7: everyone has learnt, and the models are those of a run that nobody disturbed, with all patients in one place
+    # 7: everyone has learnt, and the models are those of an undisturbed run with all patients
+    # in one place
     said = walk.run(f"{status} --json", *SITES)
     stands = dict(zip(SITES, (json.loads(text)[0] for text in said), strict=True))
     assert {site: stands[site]["incarnation"] for site in SITES} == {
@@ -247,7 +249,8 @@ def check_models(walk, exp, stands):
         for row, site in enumerate(SITES)
     ]
     together = pl.problems.Dataset(
-        np.concatenate([data.x for data in mine]), np.concatenate([data.y for data in mine]), 2, name="together",
+        np.concatenate([data.x for data in mine]), np.concatenate([data.y for data in mine]), 2,
+        name="together",
         owners=np.concatenate([np.full(len(data.y), row) for row, data in enumerate(mine)]),
     )  # fmt: skip
     *_, last = iterate(

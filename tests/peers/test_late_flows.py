@@ -1,4 +1,4 @@
-"""Symmetric rules with a deadline: what was late at one end of a link is moved there later, so the mean stays."""
+"""Symmetric rules with a deadline: late flows are moved later, so the mean stays."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ MESSAGES = [Dense(), Coordinates(0.5, per_pair=True)]
 
 
 class OneLate:
-    """All rows here. In round 1 row 0 misses what row 1 sends; in round 2 it comes, beside what round 2 brings."""
+    """All rows here; in round 1 row 0 misses what row 1 sends, and in round 2 it arrives."""
 
     def __init__(self, message):
         self.sent, self.local = {}, LocalWire(message, Draws(0))
@@ -49,7 +49,7 @@ class OneLate:
 
 @pytest.mark.parametrize("message", MESSAGES, ids=repr)
 def test_a_late_row_moves_its_receiver_by_the_difference_of_that_time(message):
-    """Plain loops: x_i + sum_j m_ij a_ij (x_j - x_i) over what came, and the same of round 1 for what came in round 2."""
+    """x_i + sum_j m_ij a_ij (x_j - x_i) over what came; then the same for what came late."""
     graph = pl.graphs.path(3)
     rule = pl.rules.DSGT(lr=0.1)
     exp = pl.Experiment(
@@ -119,7 +119,7 @@ def test_what_is_under_way_is_remembered_and_of_what_arrived_the_last_parcels():
 
 
 def test_what_a_round_under_way_had_given_up_is_still_awaited():
-    """A peer that was killed in round 5 gives up in it what it had given up, and takes it when it comes."""
+    """After a kill in round 5 the journal still awaits what that round gave up."""
     journal = Journal(None)
     journal.add(
         [
@@ -146,7 +146,7 @@ def small(name, rounds, **changes):
 
 
 def check_mean(exp, folder, results):
-    """DEPOSITUM's trackers, with what is still to be moved, sum to beta times the gradients, and that is remembered."""
+    """Trackers and late flows sum to beta times the gradients, and the latter are stored."""
     decisions = decisions_of(exp, folder)
     told = DecisionsWire(decisions, exp.message, Draws(exp.seed), keeps_mean=True)
     net = build_port(exp, mixer="links", wire=told)
@@ -191,7 +191,7 @@ crashes = st.lists(
 def test_trackers_keep_their_mean_whatever_is_late_and_whoever_crashes(
     seed, crashes, deadline, identities, tmp_path_factory
 ):  # fmt: skip
-    """DEPOSITUM's trackers, with what is still to be moved, sum to beta times the gradients: to 1e-12, and bit for bit."""
+    """Trackers and late flows sum to beta times the gradients, and a replay has the bits."""
     exp, folder = small("Depositum", 18), tmp_path_factory.mktemp("late")
     results = run_in_memory(exp, identities, folder, SLOW, seed, crashes, deadline)
     check_replay(exp, folder, results)
@@ -209,7 +209,7 @@ def test_every_symmetric_tracker_can_be_repeated(name, identities, tmp_path):
 
 
 def test_who_sends_nothing_is_deaf(identities, tmp_path, monkeypatch):
-    """Where too much is under way to a neighbour nothing is sent, and what comes from it then moves nobody either."""
+    """A row that sends nothing, since too much is in transit, also takes nothing back."""
     monkeypatch.setattr(sync_wire, "AHEAD", 1)
     exp = small("Depositum", 25, schedule=pl.schedules.Always())
     results = run_in_memory(

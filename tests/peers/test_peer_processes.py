@@ -1,4 +1,4 @@
-"""Real processes that are killed and stopped; afterwards their histories are checked line by line."""
+"""Processes that are killed and stopped; then their histories are checked line by line."""
 
 import copy
 import os

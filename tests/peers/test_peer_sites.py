@@ -1,4 +1,4 @@
-"""Peers as their users meet them: real processes by the command line, their metrics and logs, and every usual mistake."""
+"""Peers as users meet them: the command line, metrics, logs, and every usual mistake."""
 
 import hashlib
 import json
@@ -62,7 +62,7 @@ lr = 0.05
 
 
 class Sites:
-    """Two sites in one folder, with an own network, own samples, and processes that are always ended."""
+    """Two sites in one folder, with a network and samples; their processes are always ended."""
 
     def __init__(self, root, rounds=100_000):
         self.root, self.file, self.processes = root, root / "two.toml", []
@@ -182,7 +182,7 @@ def parsed(page):
 
 
 def test_own_network_and_own_samples_between_two_processes(sites):
-    """A module of one's own, samples that never meet, metrics and JSON logs: the models are those of a simulation."""
+    """With own module, own samples, metrics and JSON logs, models are those of a simulation."""
     two = sites(rounds=150)
     ports = free_ports(2)
     started = [
@@ -303,8 +303,8 @@ def test_a_peer_asks_not_to_be_interrupted_unless_told_otherwise(chosen, kept):
 
 def cli(sites, *words, code=0):
     done = subprocess.run(
-        [sys.executable, "-m", "peerloom", "peer", *words], cwd=sites.root, env=sites.env | {"COLUMNS": "200"},
-        capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-m", "peerloom", "peer", *words], cwd=sites.root,
+        env=sites.env | {"COLUMNS": "200"}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -312,14 +312,16 @@ def cli(sites, *words, code=0):
 
 def test_words_of_a_neighbour_are_no_labels():
     link = {
-        "peer": "b", "direction": "out", "up": True, "since": 1.0, "rtt": None, "lag": None, "unacked_age": 0.0,
-        "imbalance": 0,
-        "frames": {"sent": 2, "refused_norm": 1, "refused_evil": 1, "refused_worse": 2}, "bytes": {}, "reconnects": {"x": 1},
+        "peer": "b", "direction": "out", "up": True, "since": 1.0, "rtt": None, "lag": None,
+        "unacked_age": 0.0, "imbalance": 0,
+        "frames": {"sent": 2, "refused_norm": 1, "refused_evil": 1, "refused_worse": 2},
+        "bytes": {}, "reconnects": {"x": 1},
     }  # fmt: skip
     facts = {
-        "round": 1, "rounds": 2, "incarnation": 1, "roster": {"version": 1}, "last": {}, "links": [link],
-        "agreement": {"consensus": None, "distance": None},
-        "seconds": {"compute": 0.0, "wait": 0.0, "waiting": 0.0}, "checkpoint": {"seconds": 0.0, "age": None},
+        "round": 1, "rounds": 2, "incarnation": 1, "roster": {"version": 1}, "last": {},
+        "links": [link], "agreement": {"consensus": None, "distance": None},
+        "seconds": {"compute": 0.0, "wait": 0.0, "waiting": 0.0},
+        "checkpoint": {"seconds": 0.0, "age": None},
         "refusals": {"by_peer_wrong_run": 1, "by_peer_nonsense": 4, "norm": 1},
     }  # fmt: skip
     found = parsed(exposition(facts))
@@ -336,7 +338,7 @@ def test_words_of_a_neighbour_are_no_labels():
 
 
 def test_started_twice_and_other_files(sites):
-    """A second process of one peer ends with code 5; one with another file is refused, with the reason, at both ends."""
+    """A second process of a peer ends with code 5; another file is refused at both ends."""
     two = sites()
     two.start(0)
     wait_for(lambda: (run_folder(two.homes[0], two.exp) / "status.json").exists())

@@ -1,4 +1,4 @@
-"""Rows in processes of their own give the simulator's bits: over a network in memory with every fault, and over TLS."""
+"""Rows as peers have the simulator's bits, over a faulty network in memory and over TLS."""
 
 import errno
 import os
@@ -61,18 +61,18 @@ def test_every_algorithm_gives_the_simulators_bits_over_a_bad_network(name, iden
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    name=st.sampled_from(["DSpodFL", "SpodGT", "Depositum", "PaME", "CHOCO"]), seed=st.integers(0, 2**32), crashes=crashes,
-    breaks=st.floats(0.0, 0.1),
+    name=st.sampled_from(["DSpodFL", "SpodGT", "Depositum", "PaME", "CHOCO"]),
+    seed=st.integers(0, 2**32), crashes=crashes, breaks=st.floats(0.0, 0.1),
 )  # fmt: skip
 def test_crashes_change_no_bit(name, seed, crashes, breaks, identities, tmp_path_factory):
-    """Killed at any moment and started again, a row goes on as if nothing had happened, and so do the others."""
+    """Killed at any moment and started again, a row goes on undisturbed, and so do the others."""
     exp = experiment(name, rounds=25)
     folder = tmp_path_factory.mktemp("crash")
     check_same(exp, run_in_memory(exp, identities, folder, Faults(breaks=breaks), seed, crashes))
 
 
 def test_all_crash_at_once(identities, tmp_path):
-    """A power cut: everyone goes back to a checkpoint of its own, and the logs in them close the gaps."""
+    """A power cut: every row goes back to a checkpoint, and the sent logs close the gaps."""
     exp = experiment("SpodGT", rounds=40)
     all_down = [(at, row, 0.5) for at in (0.2, 0.5, 0.9) for row in range(7)]
     check_same(
@@ -102,7 +102,7 @@ def test_rounds_go_on_without_those_who_are_late(name, identities, tmp_path):
 def test_no_mass_is_lost_whatever_is_late_and_whoever_crashes(
     seed, crashes, deadline, whole, identities, tmp_path_factory
 ):
-    """Spod-GT's trackers, with what is still owed to somebody, always sum to the gradients that were used last."""
+    """Spod-GT's trackers, with what is still owed, always sum to the gradients used last."""
     exp = experiment(
         "SpodGT", rounds=30, message=pl.messages.Dense() if whole else Coordinates(0.5)
     )
@@ -118,7 +118,7 @@ def test_no_mass_is_lost_whatever_is_late_and_whoever_crashes(
 
 
 def owed(exp, decisions):
-    """The mass that left its sender, was not there in time, and has not come since: b_ij y_j of every such parcel."""
+    """Mass that left its sender, missed its deadline and has not come since: b_ij y_j of each."""
     wire = DecisionsWire(decisions, exp.message, Draws(exp.seed))
     net = build_port(exp, mixer="links", wire=wire)
     state = exp.algorithm.init(exp.start(range(exp.graph.rows)).to(net.place.dtype), net)
@@ -155,7 +155,7 @@ def test_rules_that_need_every_message_refuse_a_deadline():
 
 
 def sums_of(exp, folder, results):
-    """What every row's checkpoint holds of its links: by (what, row here, mix_index, other row, column)."""
+    """What each row's checkpoint holds of its links: by (what, row, mix_index, other, column)."""
     found = {}
     for row in range(len(results)):
         memory = PeerFolder(folder / str(row), spec_hash(exp)).newest().memory()
@@ -168,7 +168,7 @@ def sums_of(exp, folder, results):
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), crashes=crashes, name=st.sampled_from(["SpodGT", "AB"]))
 def test_running_sums_keep_all_mass(seed, crashes, name, identities, tmp_path_factory):
-    """What was pushed and what was added differ by what is on its way: nothing is lost, doubled or made up."""
+    """What was pushed less what was added is what is in transit: nothing is lost or doubled."""
     exp = experiment(name, rounds=40, message=pl.messages.Dense())
     folder = tmp_path_factory.mktemp("free")
     results = run_in_memory(exp, identities, folder, SLOW, seed, crashes, free=True)
@@ -200,7 +200,7 @@ def test_running_sums_keep_all_mass(seed, crashes, name, identities, tmp_path_fa
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), crashes=crashes)
 def test_symmetric_mixing_keeps_the_mean(seed, crashes, identities, tmp_path_factory):
-    """Nobody computes, so models only move to each other: what is on its way included, their sum never changes."""
+    """Without gradients the sum of the models, what is in transit included, never changes."""
     exp = experiment("DSpodFL", rounds=60, schedule=Bernoulli(nodes=0.0, links=0.8))
     exp = replace(exp, x0=np.random.default_rng(0).normal(size=(7, 5)))
     folder = tmp_path_factory.mktemp("flow")
@@ -256,7 +256,7 @@ def test_what_cannot_be_free_is_refused():
 
 
 class HeardBy:
-    """A post in which the newest of every neighbour is what a test puts there; what is sent is noted."""
+    """A transport whose newest parcels a test sets, and which notes what is sent."""
 
     wait = 60.0
 
@@ -293,7 +293,7 @@ class HeardBy:
 
 
 def alone(row, identities):
-    """One row of two workers under a hub, whose weights are 1/4 and 3/4, over a post that the test fills."""
+    """One row of two workers under a hub, with weights 1/4 and 3/4, over a `HeardBy`."""
     graph = pl.graphs.hubs(pl.graphs.from_edges(1, []), [2], weights=[1, 3])
     exp = pl.Experiment(
         graph, pl.problems.Quadratic(np.zeros((2, 1, 1)), np.zeros((2, 1))), pl.rules.MLLSGD(0.1),
@@ -314,7 +314,7 @@ def alone(row, identities):
 
 
 def test_a_free_hub_averages_the_newest_of_every_worker(identities):
-    """z = sum of v_i x_i over the newest that each has sent; the weight of one that never spoke stays with the hub."""
+    """z = sum of v_i x_i over the newest; the weight of a silent row stays with the hub."""
     exp, post, net = alone(2, identities)
     state = exp.algorithm.init(torch.zeros(1, 1, dtype=torch.float64), net)
     story = [
@@ -357,9 +357,10 @@ def test_a_free_worker_takes_the_newest_of_its_hub(identities):
 
 
 def test_free_hubs_come_to_what_waiting_ones_come_to(identities, tmp_path):
-    """With full gradients a round is a contraction in the largest of the rows' norms, so old models only delay it.
+    """With full gradients a round contracts the rows' largest norm, so old models only delay it.
 
-    Workers differ threefold in speed, one is killed and goes back to a checkpoint, and messages are lost.
+    Workers differ threefold in speed, one is killed and goes back to a checkpoint, and messages are
+    lost.
     """
     graph = pl.graphs.hubs(pl.graphs.complete(2), [2, 1], weights=[1, 2, 3])
     rule, problem = pl.rules.MLLSGD(lr=0.3), pl.testing.random_quadratic(3, 5)
@@ -421,7 +422,7 @@ def test_a_checkpoint_joins_the_pieces_that_it_is_given(tmp_path):
 
 
 def test_what_all_neighbours_are_sent_is_kept_once():
-    """After a crash each neighbour's parcel is what it was, and one body stands for all who got it."""
+    """After a crash each neighbour's parcel is the same, and one body serves all receivers."""
     one, other = (np.frombuffer(text, np.uint8) for text in (b"ab", b"cde"))
     bodies = [one, one, other, one, np.empty(0, np.uint8)]
     places = [(to, 7, 1) for to in range(5)]
@@ -436,7 +437,7 @@ def test_what_all_neighbours_are_sent_is_kept_once():
 
 
 def test_the_older_checkpoint_is_as_good_as_the_newest(identities, tmp_path, monkeypatch):
-    """Killed just before its next checkpoint, the newest spoilt, a row goes on from the one before: nothing is missing."""
+    """Killed before a checkpoint, with the newest damaged, a row goes on from the one before."""
     exp, save, killed = experiment("SpodGT", rounds=230, schedule=Bernoulli()), PeerFolder.save, []
 
     def save_or_die(keep, at):
@@ -456,7 +457,10 @@ def test_the_older_checkpoint_is_as_good_as_the_newest(identities, tmp_path, mon
 def test_a_full_disk_is_borne_for_a_while_and_then_stops_the_row(
     failures, identities, tmp_path, monkeypatch
 ):
-    """Twice no room: tried again, and no bit differs. Three times: the row stops, and older checkpoints are whole."""
+    """A disk full twice is tried again, with the same bits; full three times, the row stops.
+
+    Older checkpoints stay whole.
+    """
     exp = experiment("SpodGT", rounds=120)
     real, left = PeerFolder.save, [failures]
 
@@ -510,7 +514,7 @@ def test_a_roster_that_is_not_the_graphs_is_refused(identities):
 
 @pytest.mark.usefixtures("small_threads")
 def test_every_algorithm_between_processes_over_tls(tmp_path):
-    """One process per row, kept for all experiments of its kind of graph: same bits, same account."""
+    """One process per row, kept for all experiments of one graph: same bits, same ledger."""
     groups = {}
     for name in sorted(EVERY):
         exp = experiment(name)
@@ -551,7 +555,7 @@ def test_every_algorithm_between_processes_over_tls(tmp_path):
 
 @pytest.mark.usefixtures("small_threads")
 def test_kill_9_and_start_again_changes_no_bit(tmp_path):
-    """`up`'s processes, one of them killed without a word in the middle and started again; the report still works."""
+    """One of `up`'s processes is killed amid the run and restarted; the report still works."""
     exp = replace(experiment("SpodGT", rounds=400), evaluate=pl.Evaluate(every=50))
     federation = Federation(exp, tmp_path / "run")
     with federation.no_orphans():
@@ -601,7 +605,7 @@ def test_stopped_peers_go_on(tmp_path):
 @pytest.mark.usefixtures("small_threads")
 @pytest.mark.parametrize("how", [{"deadline": 0.2}, {"free": True}], ids=["deadline", "free"])
 def test_processes_that_do_not_wait_for_the_slow(how, tmp_path):
-    """One is stopped for a while by SIGSTOP; the others go on, and with a deadline what fired can be replayed."""
+    """One is stopped by SIGSTOP for a while; the others go on, and a deadline can be replayed."""
     exp = experiment(
         "DSpodFL", rounds=2000 if "free" in how else 120
     )  # those who wait for nobody are soon done
@@ -631,7 +635,7 @@ def test_processes_that_do_not_wait_for_the_slow(how, tmp_path):
 
 @pytest.mark.usefixtures("small_threads")
 def test_free_hubs_between_processes(tmp_path):
-    """A hub ends with its workers, not before them: each row does all its rounds, and nobody stays where it began."""
+    """A hub ends after its workers: each row does all its rounds and leaves its start."""
     graph = pl.graphs.hubs(pl.graphs.complete(2), [2, 1])
     rule, rhythm = pl.rules.MLLSGD(lr=0.1), pl.schedules.HubRounds(2)
     exp = pl.Experiment(

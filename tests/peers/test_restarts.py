@@ -1,4 +1,4 @@
-"""Stopped or cut off, all at once or one by one, any number of times, at any distance: the undisturbed bits come out."""
+"""Stopped or cut off, together or apart, any number of times: the bits stay the same."""
 
 import numpy as np
 import pytest
@@ -28,9 +28,10 @@ class Rows:
         self.exp, self.folder, self.roster = exp, folder, roster_for(exp.graph, identities)
 
     def run(self, until=None, deadline=None, how="stop", seed=0, killed=()):
-        """All rows, until they are done, or a request to stop or a power cut ends each after its round `until`.
+        """Run all rows to their end, or until a stop or a power cut after their round `until`.
 
-        `killed` are pairs: a row that crashes right after a round of its own, and is started again a little later.
+        `killed` are pairs (row, round): the row crashes right after the round, and is started again
+        a little later.
         """
         plan = WirePlan.of(self.exp, deadline)
         run = RunIdentity("test", spec_hash(self.exp), plan.channels)
@@ -83,7 +84,10 @@ class Rows:
 
 @pytest.mark.parametrize("how", ["stop", "cut"])
 def test_stopped_a_hundred_rounds_apart_again_and_again(how, identities, tmp_path):
-    """Every start sent again what the start before had sent again: after two, all peers ended with exit code 5 for ever."""
+    """Restarts do not send again what the start before sent again.
+
+    They once did: after two restarts all peers ended with exit code 5 for ever.
+    """
     exp = experiment("SpodGT", rounds=560)
     rows = Rows(exp, identities, tmp_path)
     kept = WirePlan.of(exp).kept
@@ -144,7 +148,7 @@ def test_any_number_of_stops_at_any_distance(
 
 
 def test_many_starts_while_a_neighbour_is_away():
-    """With a deadline each start sends one more parcel to somebody who takes none: the outbox bears that, too."""
+    """With a deadline every start adds a parcel for a peer that is away; the outbox bears it."""
     from peerloom.transport.outbox import Outbox, OutboxFullError
     from peerloom.transport.types import Parcel
 

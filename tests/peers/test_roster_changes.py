@@ -1,4 +1,4 @@
-"""Rosters that change while links are open: taken up, spread, refused. Joining, leaving, coming back, and a fork."""
+"""Rosters that change while links are open: joining, leaving, coming back, and a fork."""
 
 import time
 from dataclasses import replace
@@ -75,7 +75,7 @@ def exchange(posts, ids, pairs, round):
 
 
 def test_join_leave_rejoin_and_fork(tmp_path, ports):
-    """Scenario: a newcomer changes nothing, one who goes is cut off everywhere, who comes back comes to the next epoch."""
+    """A newcomer changes nothing, a leaver is cut off, one that returns waits for an epoch."""
     first = federation(4, BOTH, ports)
     ids = [member.id for member in first.members]
     founder = identity(0)
@@ -146,7 +146,7 @@ def test_a_forked_successor_ends_the_link_with_an_alarm(tmp_path, ports):
 
 
 def test_who_only_listens_can_still_bring_a_newer_roster(tmp_path, ports):
-    """peer-1 sends to peer-0 and hears from nobody: the answers to its own frames say that there is a newer roster."""
+    """peer-1 only sends to peer-0: acknowledgements tell it that there is a newer roster."""
     roster = federation(3, [(1, 0), (2, 1)], ports)
     with endpoint(0, roster, tmp_path, ports[0]) as a, endpoint(1, roster, tmp_path, ports[1]) as b:
         assert until(lambda: any(link.up for link in b.links()))
@@ -176,7 +176,7 @@ def test_a_run_that_starts_again_stays_in_its_epoch(tmp_path, ports):
 
 
 def test_what_lies_in_the_folder_and_what_runs_are_kept_the_same(tmp_path, ports):
-    """An operator's roster is taken up, a neighbour's is kept, a fork is counted and told with an alarm, once."""
+    """An operator's roster is adopted, a neighbour's is stored, a fork raises one alarm."""
     home = Home.create(tmp_path / "peer", "peer-0", (f"127.0.0.1:{ports[0]}",), found=True)
     alarms, first, key = [], home.roster, home.identity
     run = RunIdentity("run", "spec", {0: float_channel("float64", [1])})
@@ -221,7 +221,7 @@ def test_halting_ends_every_wait(tmp_path, ports):
 def removed_in_memory(
     name, identities, folder, seed, when, deadline=None, free=False, crash=None, after=0.3
 ):
-    """Row 3 is removed at a moment that differs from peer to peer; what every row ended with, an error or a result."""
+    """Remove row 3 at a moment that differs by peer; each row's result or error."""
     exp = experiment(name, rounds=40, evaluate=pl.Evaluate(every=100))
     roster = roster_for(exp.graph, identities)
     without = roster.without_member(identities[0], "row-3")
@@ -279,7 +279,7 @@ def neighbours(exp, row):
 def test_the_others_finish_without_a_removed_peer_and_can_be_replayed(
     name, deadline, seed, crash, identities, tmp_path
 ):
-    """Also when one of them is killed later on: it knows from its journal since when the link is silent."""
+    """Also when one is killed later: its journal says since when the link is silent."""
     exp, ends = removed_in_memory(
         name, identities, tmp_path, seed, 0.1 + 0.1 * seed, deadline, crash=crash
     )
@@ -308,7 +308,10 @@ def test_the_others_finish_without_a_removed_peer_and_can_be_replayed(
 
 
 def test_a_crash_right_after_a_removal_takes_nothing_back(identities, tmp_path):
-    """What the removed one sent cannot be had again: so who hears of the removal, even while it waits, makes sure first."""
+    """A peer that learns of a removal writes a checkpoint first, even while it waits.
+
+    What the removed peer sent cannot be had again.
+    """
     for seed in range(16):
         crash, folder = (2, 5)[seed % 2], tmp_path / str(seed)
         exp, ends = removed_in_memory(
@@ -348,7 +351,7 @@ def test_rules_that_count_on_everyone_stop_and_say_what_to_do(name, deadline, id
 
 @pytest.mark.parametrize("name", ["EXTRA", "DSpodFL"])
 def test_a_peer_that_went_back_too_far_stops_or_catches_up(name, identities, tmp_path, monkeypatch):
-    """Its newest checkpoint is lost, and the one before is older than what neighbours keep, which here is little."""
+    """Its newest checkpoint is lost, and the one before is older than what neighbours retain."""
     monkeypatch.setattr(WirePlan, "remember", property(lambda plan: 68))
     exp = experiment(
         name, rounds=130, schedule=pl.schedules.Always(), evaluate=pl.Evaluate(every=100)
@@ -435,7 +438,7 @@ def log(federation, row):
 
 
 def test_a_member_is_removed_while_all_train(tmp_path, monkeypatch):
-    """Three go on and finish; the fourth hears why it may not, and hears it again when it tries to come back."""
+    """Three go on and finish; the fourth learns why it may not, also when it comes back."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     federation = ring_of_four("DSpodFL", tmp_path / "run", 4000)  # gossip takes seconds
     with federation.no_orphans():

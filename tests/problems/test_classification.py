@@ -67,7 +67,7 @@ def test_the_whole_gradient_is_that_of_the_clients_own_samples(model, partition)
 
 
 def one_hot(partition):
-    """Sample k is the k-th unit vector with target -1: at x = 0 a batch's gradient counts who was drawn."""
+    """Sample k is unit vector k, target -1: at x = 0 a batch's gradient counts what was drawn."""
     data = Dataset.of(np.eye(24), -np.ones(24))
     return Classification("least_squares", data, partition, batch=6)
 
@@ -215,7 +215,7 @@ def test_modules_with_memory_or_chance_run_by_the_loop_and_repeat(factory):
 
 
 def test_hidden_dropout_is_not_lost_when_the_strategy_is_chosen():
-    """A module looked at in evaluation mode must not be trained in it: dropout would silently be off."""
+    """A module built in evaluation mode is trained in training mode, or dropout would be off."""
     chosen, named = (
         Classification(HiddenDropout, BLOBS, batch=6, strategy=strategy)
         for strategy in ("auto", "loop")

@@ -41,7 +41,7 @@ def test_data_can_be_made_again_from_their_recipe(name):
 
 
 def test_the_digits_are_those_of_scikit_learn():
-    """The sum is of the float64 pixels and int64 targets that sklearn.datasets.load_digits gives."""
+    """The checksum is of the float64 pixels and int64 targets of sklearn's load_digits."""
     with np.load(Path(peerloom.problems.__file__).parent / "digits.npz") as file:
         pixels, targets = file["x"].astype("<f8"), file["y"].astype("<i8")
     found = hashlib.sha256(pixels.tobytes() + targets.tobytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""Three strategies, one gradient: closed form, vmap and loop agree with torch's own losses and autograd."""
+"""Closed form, vmap and loop give one gradient, that of torch's losses and autograd."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Networks by name: their parameter counts (sections 5.1 and 5.2), what they compute, and that they learn."""
+"""Models by name: parameter counts (sections 5.1 and 5.2), outputs, and that they learn."""
 
 import numpy as np
 import pytest

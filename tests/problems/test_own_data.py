@@ -1,4 +1,4 @@
-"""A site's own samples: what a file says of them, what is refused, and that nothing else changes."""
+"""A site's own samples: what a file says of them, what is refused, what stays the same."""
 
 import tomllib
 from dataclasses import replace
@@ -26,7 +26,13 @@ clients = 3
 [problem]
 name = "Classification"
 model = "logistic"
-data = { name = "own", features = ["age", "pressure"], classes = 2, label = "ill", neutral = [50, 130], scale = [10, 20] }
+[problem.data]
+name = "own"
+features = ["age", "pressure"]
+classes = 2
+label = "ill"
+neutral = [50, 130]
+scale = [10, 20]
 [algorithm]
 name = "DSpodFL"
 lr = 0.1
@@ -205,7 +211,7 @@ def test_real_targets(csv):
 
 @pytest.mark.parametrize("batch", [4, "all"])
 def test_a_site_computes_what_a_simulation_of_all_data_computes_there(batch):
-    """The same gradients, to the last bit, whether a client's samples lie with all others or alone."""
+    """A client's gradients have the same bits whether its samples lie with others or alone."""
     rng = np.random.default_rng(0)
     x, y, owners = (
         rng.normal(size=(30, 2)),

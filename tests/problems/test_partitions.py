@@ -1,4 +1,4 @@
-"""How samples are dealt: disjoint, complete where promised, nobody empty, a function of the seed (section 5.3)."""
+"""Partitions: disjoint, complete where promised, none empty, a function of the seed (5.3)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Problems answer for themselves: what they say of their losses is true, and silence means unknown."""
+"""What problems say of their losses is true; what they do not say is unknown."""
 
 import math
 

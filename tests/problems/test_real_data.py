@@ -129,7 +129,7 @@ def test_hospitals_hold_their_own_patients():
 
 @needs_data("heart-disease")
 def test_missing_attributes_are_neutral_and_the_rest_scaled_by_constants():
-    """The 28-year-old first patient of Budapest, whose file says 28,1,2,130,132,0,2,185,0,0,?,?,?,0."""
+    """The first patient of Budapest, whose file says 28,1,2,130,132,0,2,185,0,0,?,?,?,0."""
     data = heart_disease(sites=("hungarian",), test=0.01)
     patients = np.concatenate([data.x, data.test_x])
     wanted = [28, 1, 2, 130, 132, 0, 2, 185, 0, 0, None, None, None]

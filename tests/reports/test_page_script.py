@@ -1,4 +1,4 @@
-"""The script of a report page, run by node: it draws what Python draws and writes what Python writes."""
+"""The script of a report page, run by node, draws and writes what Python does."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ def test_the_tooltip_has_the_nearest_values_of_all_curves_that_are_shown(drawn):
     k = next(k for k, x in enumerate(long.x) if x > 400)
     code = """["linear", "log"].map(scale => {
         const frame = given.chart.frames[0].own[scale];
-        return reading(given.chart.views.own, frame, new Set(given.hidden), pixel(frame.x, given.x));
+        const at = pixel(frame.x, given.x);
+        return reading(given.chart.views.own, frame, new Set(given.hidden), at);
     })"""
     for found in in_node(code, {"chart": chart, "x": long.x[k], "hidden": ["short, no band"]}):
         assert found["heading"] == f"delay: {value_text(long.x[k], '')}"

@@ -1,4 +1,4 @@
-"""Static pictures: marks lie where the numbers say, every number can be had as a table, and nothing breaks the SVG."""
+"""Static pictures: marks lie where the numbers say, tables hold them, the SVG is sound."""
 
 import io
 import itertools

@@ -1,4 +1,4 @@
-"""Reports: the tables against plain loops, and a page that is whole, safe, and needs nothing from anywhere."""
+"""Reports: tables against plain loops, and a page that is whole, safe and self-contained."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_every_chart_is_drawn_without_its_script(runs, request, tmp_path):
 
 
 def test_the_page_holds_the_values_of_the_store(learned, tmp_path):
-    """At every point of every curve over rounds: median, least and largest of the seeds' own rows."""
+    """Every point of a curve over rounds: median, least and largest of the seeds' rows."""
     (chart,) = [
         c
         for c in charts_of(text_of(learned, tmp_path))
@@ -195,9 +195,8 @@ def test_delay_to_target_is_that_of_the_first_evaluation_that_met_it(learned):
         hits = sorted((row for row in rows if row), key=lambda row: row["delay"])
         assert (one.reached, one.seeds) == (len(hits), 2)
         assert one.delay.low == (hits[0]["delay"] if hits else None)
-        if (
-            len(hits) < 2
-        ):  # a seed that never arrives is infinitely late, and so is the mean of the two in the middle
+        if len(hits) < 2:
+            # A seed that never arrives is infinitely late, and so is the mean of the two.
             assert one.delay.median is None
             continue
         assert one.delay.median == pytest.approx(statistics.mean(row["delay"] for row in hits))
@@ -443,7 +442,7 @@ def test_references_come_from_the_docstrings():
 
 
 def test_same_numbers_from_a_table_of_known_values(learned):
-    """One run made by hand: the target is met at its third evaluation, and the delay lies halfway."""
+    """A run made by hand: the target is met at the third evaluation, the delay lies halfway."""
     rows = {name: [0.0] * 4 for name in METRICS if not name.startswith("client")}
     rows |= {"delay": [0.0, 10.0, 20.0, 40.0], "processing_delay": [0.0, 4.0, 8.0, 16.0]}
     rows |= {

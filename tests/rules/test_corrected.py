@@ -1,4 +1,4 @@
-"""EXTRA, D2 and NIDS: the equations of section 2.2, where they meet, where they end and what they refuse."""
+"""EXTRA, D2 and NIDS (section 2.2): equations, relations, limits and refusals."""
 
 import itertools
 import math
@@ -48,7 +48,7 @@ def starts(rows, n=3, seed=0):
 
 
 def symmetric_weights(seed, m):
-    """Symmetric and doubly stochastic, from one random matrix: (S + S') / 2 scaled, the diagonal left over."""
+    """Symmetric and doubly stochastic: (S + S') / 2 of a random S, scaled, with its diagonal."""
     S = random_weights(np.random.default_rng(seed), m)[0]
     W = (S + S.T) / 2
     np.fill_diagonal(W, 0)
@@ -79,7 +79,11 @@ def d2(x, G, gamma, W):
 
 
 def nids(x, G, alpha, W, prox=lambda x, step: x):
-    """Z1 = X0 - alpha G0, X1 = prox(Z1); Z+ = Z - X + (I + W)/2 (2 X - X- - alpha (G - G-)), X+ = prox(Z+)."""
+    """NIDS in plain loops.
+
+    Z1 = X0 - alpha G0, X1 = prox(Z1); Z+ = Z - X + (I + W)/2 (2 X - X- - alpha (G - G-)), X+ =
+    prox(Z+).
+    """
     half = (np.eye(len(x)) + W) / 2
     yield x
     before, z = x, x - alpha * G(x)
@@ -91,7 +95,7 @@ def nids(x, G, alpha, W, prox=lambda x, step: x):
 
 
 def check_equation(rule, graph, path, points, problem=None, x0=None, W=None):
-    """`points` are x[0], x[1], ...; NIDS takes its first, local step in `init`, so that round 0 holds x[1]."""
+    """`points` are x[0], x[1], ...; NIDS takes its first step in `init`: round 0 holds x[1]."""
     exp = experiment(graph, rule, rounds=7, x0=x0, problem=problem)
     W = mixing_matrices(graph)[0] if W is None else W
     x = exp.start(range(graph.rows)).numpy()
@@ -168,7 +172,7 @@ def test_one_vector_crosses_a_link_in_a_round(rule):
 @paths
 @pytest.mark.parametrize("rule", RULES)
 def test_the_mean_of_the_models_descends_along_the_mean_gradient(path, rule):
-    """1'X[k+1] - 1'X[k] = -alpha 1'G[k]: the sum of the increments telescopes, whatever the graph."""
+    """1'X[k+1] - 1'X[k] = -alpha 1'G[k]: the increments telescope on any graph."""
     exp = experiment(GRAPH, rule(0.1), x0=starts(6))
     xs = trajectory(exp, path=path)
     for before, after in itertools.pairwise(xs):
@@ -181,7 +185,7 @@ def test_the_mean_of_the_models_descends_along_the_mean_gradient(path, rule):
 
 @paths
 def test_nids_with_w_in_place_of_its_half_is_d2_after_the_first_step(path):
-    """(I + W')/2 = W for W' = 2W - I, which has no negative entries where W keeps at least a half."""
+    """(I + W')/2 = W for W' = 2W - I, which is non-negative where W keeps at least a half."""
     W = mixing_matrices(GRAPH)[0]
     W = (np.eye(6) + W) / 2
     slow, fast = graphs.from_matrix(2 * W - np.eye(6)), graphs.from_matrix(W)

@@ -1,4 +1,4 @@
-"""DEPOSITUM, DSMT and ProxGT: the equations, invariants, reductions and fixed points of sections 1.4 and 2.2."""
+"""DEPOSITUM, DSMT and ProxGT (1.4, 2.2): equations, invariants, reductions, fixed points."""
 
 import itertools
 import math
@@ -69,7 +69,7 @@ def make(graph, rule, T0=1, h=None, problem=None, **options):
 
 
 def depositum(exp, T0, prox):
-    """Steps 1 to 5 of section 1.4, client by client, t = 0, 1, ...; round t + 1 is the step t -> t + 1."""
+    """Steps 1 to 5 of section 1.4, client by client; round t + 1 is the step t -> t + 1."""
     rule, m, n = exp.algorithm, exp.graph.rows, exp.problem.n
     A, b, W = exp.problem.A.tolist(), exp.problem.b.tolist(), mixing_matrices(exp.graph)[0]
     x = exp.start(range(m)).numpy()
@@ -84,7 +84,8 @@ def depositum(exp, T0, prox):
                 nu[i] = rule.gamma * mu[i] + (1 - rule.gamma) * y[i]
             else:
                 nu[i] = rule.gamma * nu[i] + (1 - rule.gamma) * y[i]
-            # with h_scale the regulariser is beta h, whose proximal step is that of h with a step beta times as long
+            # With h_scale the regulariser is beta h; its proximal step is that of h with a step
+            # beta times as long.
             step = rule.alpha * (rule.beta if rule.h_scale == "beta" else 1)
             z[i] = [prox(float(c), step) for c in x[i] - rule.alpha * nu[i]]
         x = W @ z if talks else z
@@ -121,7 +122,10 @@ def test_its_parameters_have_the_papers_order_and_defaults():
 
 
 def dsmt(x, G, alpha, gamma, W):
-    """X+ = W (X - alpha Y); nu+ = gamma nu + (1 - gamma) G+; Y+ = W (Y + nu+ - nu); a past of zeros."""
+    """DSMT in plain loops, with a past of zeros.
+
+    X+ = W (X - alpha Y); nu+ = gamma nu + (1 - gamma) G+; Y+ = W (Y + nu+ - nu).
+    """
     nu = (1 - gamma) * G(x)
     y = nu
     while True:
@@ -146,7 +150,10 @@ def test_dsmt_is_its_equation(path, graph, seed, alpha, gamma):
 
 
 def proxgt(x, G, alpha, W, prox):
-    """y[t+1] = W^K (y[t] + v[t] - v[t-1]); x[t+1] = W^K prox(x[t] - alpha y[t+1]); y[0] = v[-1] = 0. W is W^K here."""
+    """ProxGT in plain loops; W stands for W^K.
+
+    y[t+1] = W^K (y[t] + v[t] - v[t-1]); x[t+1] = W^K prox(x[t] - alpha y[t+1]); y[0] = v[-1] = 0.
+    """
     y, v = np.zeros_like(x), np.zeros_like(x)
     while True:
         yield {"x": x, "y": y}
@@ -204,7 +211,7 @@ def test_invariant_1_the_mean_tracker_is_beta_times_the_mean_gradient(
 
 
 def momenta(exp, path="auto"):
-    """(x, y, nu) of t = 0, 1, ... as arrays [t, m, n]; nu from what the paper says it is of y and mu."""
+    """(x, y, nu) of t = 0, 1, ... as arrays [t, m, n]; nu as the paper has it of y and mu."""
     states = [snapshot.state for snapshot in iterate(exp, path=path)]
     x, y, mu = (np.array([getattr(s, name).numpy() for s in states]) for name in ("x", "y", "mu"))
     gamma = exp.algorithm.gamma
@@ -217,7 +224,7 @@ def momenta(exp, path="auto"):
 @moments
 @pytest.mark.parametrize("T0", [1, 3])
 def test_invariants_3_and_4_means_move_as_one_client_would(path, nesterov, T0):
-    """Without h: the mean x steps along the mean nu, which is momentum of beta times the mean gradient."""
+    """Without h the mean x steps along the mean nu, momentum of beta times the mean gradient."""
     alpha, beta, gamma = 0.1, 0.6, 0.7
     exp = make(GRAPH, Depositum(alpha, beta, gamma, nesterov=nesterov), T0, x0=starts(6), rounds=12)
     x, _, _ = momenta(exp, path)
@@ -270,7 +277,10 @@ def delta_1(lam, T0, shrink):
     ],
 )
 def test_5b_disagreement_is_bounded_along_every_path(nesterov, graph, T0, h, rho):
-    """(14): of x by that of nu; (16), (17): of nu by that of y. After 80 rounds from one common start."""
+    """Disagreement of x is bounded by that of nu (14), and nu's by y's (16), (17).
+
+    After 80 rounds from one common start.
+    """
     alpha, gamma = 0.1, 0.6
     x, y, nu = momenta(
         make(
@@ -365,7 +375,7 @@ def test_on_the_complete_graph_all_models_are_equal_from_the_second_round_on(pat
 @paths
 @regularisers
 def test_without_momentum_and_scale_it_is_proxgt_with_one_mixing(path, name):
-    """ProxGT's y[t+1] is DEPOSITUM's y^t: started from that y, the models of round t + 1 are those of ProxGT's round t."""
+    """Started from ProxGT's y[t+1], DEPOSITUM's round t + 1 has ProxGT's models of round t."""
     h, x0 = PROXES[name][0], starts(6)
     problem = quadratic(6)
     g = gradients(problem, x0)
@@ -395,7 +405,10 @@ def test_without_momentum_dsmt_is_dsgt_8(path):
 
 @paths
 def test_where_all_models_are_equal_dsmt_is_depositum_one_round_earlier(path):
-    """Averaged, both are Polyak's heavy ball on the mean gradient; on the complete graph the mean is all there is."""
+    """Averaged, both are Polyak's heavy ball on the mean gradient.
+
+    On the complete graph the mean is all there is.
+    """
     dsmt = experiment(graphs.complete(6), DSMT(0.1, gamma=0.7), x0=starts(6)[0], rounds=15)
     later = make(graphs.complete(6), Depositum(0.1, 1.0, 0.7), x0=starts(6)[0], rounds=16)
     check_runs_agree(dsmt, later, ("x",), path, later=1)

@@ -1,4 +1,4 @@
-"""DSpodFL and its presets: the equation in plain loops, the invariants and the reductions of section 1.1."""
+"""DSpodFL and its presets (section 1.1): the equation in loops, invariants, reductions."""
 
 import itertools
 import math

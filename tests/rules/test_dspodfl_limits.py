@@ -1,4 +1,4 @@
-"""Where DSpodFL and DGD end up on heterogeneous quadratics: known fixed points, not just small losses."""
+"""DSpodFL and DGD on heterogeneous quadratics end at their known fixed points."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ ABLE = np.array([1.0, 0.7, 0.2, 0.4])
 
 
 def fixed_point(alpha, d, b):
-    """The models X that the mean iteration E[P] X - alpha D (A X - b) leaves where they are, solved as one system."""
+    """Fixed point X of the mean iteration E[P] X - alpha D (A X - b), solved as one system."""
     m, n = PROBLEM.b.shape
     R = b * np.array(metropolis(GRAPH))
     mixing = np.kron(np.diag(R.sum(axis=1)) - R, np.eye(n))
@@ -30,7 +30,7 @@ def fixed_point(alpha, d, b):
 
 
 def test_the_fixed_point_tends_to_the_weighted_optimum_as_the_step_shrinks():
-    """Stationary points solve sum_i d_i grad F_i = 0. Their distance from it is of the order of the step."""
+    """The mean tends to where sum_i d_i grad F_i = 0, at a distance of the order of the step."""
     wanted = PROBLEM.solution(weights=ABLE)
     off = [
         np.linalg.norm(fixed_point(alpha, ABLE, 0.5).mean(axis=0) - wanted)
@@ -52,7 +52,7 @@ def test_the_weighted_solution_is_where_weighted_gradients_cancel():
 
 
 def test_dspodfl_settles_where_gradients_weighted_by_d_cancel():
-    """The long-run mean is the fixed point, within five standard errors by batch means; and not the plain optimum."""
+    """The long-run mean is the fixed point (five standard errors), and not the plain optimum."""
     alpha, blocks = 0.02, 20
     exp = experiment(
         GRAPH,
@@ -90,7 +90,7 @@ def test_a_shrinking_step_closes_the_gap_that_a_fixed_one_leaves():
 
 
 def dfedavg_fixed_point(alpha, D):
-    """X = W (K X + c): D steps of each client alone, a linear map of its model, then one mixing round."""
+    """X = W (K X + c): D local steps, a linear map of each client's model, then one mixing."""
     m, n = PROBLEM.b.shape
     R = np.array(metropolis(GRAPH))
     W = np.kron(R + np.diag(1 - R.sum(axis=1)), np.eye(n))

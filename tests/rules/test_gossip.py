@@ -1,4 +1,4 @@
-"""DSGD that adapts and then combines, and Cooperative SGD: the equations of section 2.1, reductions and fixed points."""
+"""DSGD and Cooperative SGD (section 2.1): equations, reductions and fixed points."""
 
 import itertools
 import math
@@ -36,7 +36,7 @@ def starts(rows, n=3, seed=0):
 
 
 def adapt_then_combine(exp, alpha):
-    """x_i - alpha v_i g_i first; then each takes z_i + sum_j r_ij vhat_ij (z_j - z_i) of what it hears."""
+    """z_i = x_i - alpha v_i g_i, then z_i + sum_j r_ij vhat_ij (z_j - z_i)."""
     m, A, b, R = (
         exp.graph.rows,
         exp.problem.A.tolist(),
@@ -176,7 +176,7 @@ OPTIMUM = np.linalg.solve(PROBLEM.A.sum(axis=0), PROBLEM.b.sum(axis=0))
 
 
 def fixed_point(eta, tau):
-    """X = W (K X + c): tau steps of each client alone, a linear map of its model, then one mixing."""
+    """X = W (K X + c): tau local steps, a linear map of each client's model, then one mixing."""
     m, n = PROBLEM.b.shape
     W = np.kron(mixing_matrices(GRAPH)[0], np.eye(n))
     K, c = np.zeros((m * n, m * n)), np.zeros(m * n)

@@ -1,4 +1,4 @@
-"""G-Push-Pull, one node at a time, against its equation in plain loops; and the schedule that wakes one node."""
+"""G-Push-Pull, one node at a time, against plain loops; and the schedule OneNode."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def experiment(rounds=40, lr=0.05, gamma=0.4, links=0.7, **changes):
 
 
 def oracle(exp, alpha, gamma):
-    """One node wakes; each j that hears it pulls, steps along its old tracker, takes its share of y and a new gradient."""
+    """One node wakes; its receivers pull, step along their old tracker, and refresh it."""
     x = np.array(exp.x0)
     g = np.stack([gradient(i, x[i]) for i in range(6)])
     y = g.copy()

@@ -1,4 +1,4 @@
-"""MLL-SGD against its equations in plain loops, its invariants, and the graphs with hubs it runs on."""
+"""MLL-SGD against its equations in plain loops, its invariants, and graphs with hubs."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def shares(weights=WEIGHTS, home=HOME):
 
 
 def oracle(exp, H, tau=3, q=2, lr=0.05, weights=WEIGHTS, home=HOME):
-    """Section 1.3: time steps k = 1, 2, ...; the averaging test uses the step just finished (erratum E-M1)."""
+    """Section 1.3, time steps k = 1, 2, ...; averaging tests the finished step (erratum E-M1)."""
     v, _, _ = shares(weights, home)
     A, b = np.asarray(exp.problem.A), np.asarray(exp.problem.b)
     active = exp.schedule.bind(exp.graph, Draws(exp.seed))
@@ -114,7 +114,7 @@ def test_the_diffusion_matrix_has_the_properties_that_the_paper_asks_for(seed, h
 
 
 def test_hub_matrices_keep_the_weighted_mean():
-    """Z a = a, V a = a, columns sum to one, V V = V, Z V = V Z = Z; and Z has the non-zero spectrum of H."""
+    """Z a = a, V a = a, columns sum to one, V V = V, Z V = V Z = Z; Z has H's spectrum."""
     v, b, a = shares()
     H = diffusion(pl.graphs.path(3), b)
     V = np.where(HOME[:, None] == HOME[None], v[:, None], 0.0)

@@ -1,4 +1,4 @@
-"""PaME against its equation in plain loops, its worked example, and the parts it brought: Sampled, Split, Coordinates."""
+"""PaME against plain loops, its worked example, and Sampled, Split and Coordinates."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -147,7 +147,7 @@ def test_the_ledger_keeps_both_counts():
 
 
 def test_reduction_to_neighbour_averaging():
-    """s = n, nu = 1, kappa = 1, gamma = 1: adapt at the mean of the neighbours, step 1 / (sigma |N_i|)."""
+    """s = n, nu = kappa = gamma = 1: a step 1 / (sigma |N_i|) from the neighbours' mean."""
     exp = experiment(
         schedule=Sampled(),
         message=pl.messages.Dense(),
@@ -185,8 +185,9 @@ def test_the_steps_shrink_geometrically_so_that_the_iterates_settle():
 
 
 @given(
-    n=strategies.integers(1, 40), fraction=strategies.floats(0.01, 1.0), seed=strategies.integers(0, 99),
-    per_sender=strategies.booleans(), mix_index=strategies.integers(1, 3),
+    n=strategies.integers(1, 40), fraction=strategies.floats(0.01, 1.0),
+    seed=strategies.integers(0, 99), per_sender=strategies.booleans(),
+    mix_index=strategies.integers(1, 3),
 )  # fmt: skip
 def test_a_message_carries_exactly_its_coordinates(n, fraction, seed, per_sender, mix_index):
     message = Coordinates(fraction, per_sender)
@@ -224,8 +225,8 @@ def test_every_coordinate_is_as_likely_and_senders_are_independent():
 def test_pushing_part_of_a_row_conserves_mass_in_every_coordinate(seed, p):
     graph = pl.graphs.random_digraph(6, p=0.5, seed=seed)
     exp = experiment(
-        graph=graph, problem=pl.testing.random_quadratic(6, 6), schedule=Bernoulli(links=p), x0=None, seed=seed,
-        message=Coordinates(0.4), algorithm=pl.rules.SpodGT(0.1),
+        graph=graph, problem=pl.testing.random_quadratic(6, 6), schedule=Bernoulli(links=p),
+        x0=None, seed=seed, message=Coordinates(0.4), algorithm=pl.rules.SpodGT(0.1),
     )  # fmt: skip
     net = build_port(exp, mixer="links")
     net.t = 1

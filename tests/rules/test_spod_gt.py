@@ -1,4 +1,4 @@
-"""Spod-GT and its presets: steps 1 to 4 client by client, the invariants, reductions and limits of section 1.2."""
+"""Spod-GT and its presets (section 1.2): plain loops, invariants, reductions, limits."""
 
 import itertools
 import math
@@ -49,7 +49,7 @@ def starts(rows, n=3, seed=0):
 
 
 def spod_gt(exp, skip, eta, weights=None):
-    """Steps 1 to 4, one client and one link at a time; eta(t, i), weights (a, b) in place of those by degree."""
+    """Steps 1 to 4 in plain loops with step sizes eta(t, i); `weights` are (a, b)."""
     m, A, B = exp.graph.rows, exp.problem.A.tolist(), exp.problem.b.tolist()
     a, b = degree_weights(exp.graph) if weights is None else weights
     activity = exp.schedule.bind(exp.graph, Draws(exp.seed))
@@ -254,7 +254,7 @@ def test_presets_are_spod_gt_under_the_matching_coins_bit_for_bit(path, skip, ru
 
 
 def every_so_many(K, rounds=24):
-    """All links in iterations 0, K, 2K, ..., which are rounds 1, K + 1, 2K + 1, ...; every client in every round."""
+    """All links in rounds 1, K + 1, 2K + 1, ..., every client in every round."""
     talks = np.array([t > 0 and (t - 1) % K == 0 for t in range(rounds + 1)])
     return Explicit(links=np.tile(talks[:, None, None], (1, 6, 6)))
 
@@ -325,9 +325,10 @@ def test_where_nothing_is_withdrawn_every_client_reaches_the_optimum(rule, sched
 
 
 def test_skipping_clients_withdraw_and_the_mean_settles_where_gradients_weighted_by_p_cancel():
-    """On quadratics the mean of x obeys a closed recursion, whose only fixed point solves sum_i p_i grad F_i = 0.
+    """On quadratics the mean of x tends to where sum_i p_i grad F_i = 0.
 
-    The long-run mean is within five standard errors of it, by batch means.
+    That is the only fixed point of the closed recursion which the mean obeys. The long-run mean is
+    within five standard errors of it, by batch means.
     """
     p, blocks = np.array([1.0, 0.3, 0.8, 0.2, 0.6, 0.9]), 20
     weighted = np.linalg.solve(np.einsum("i,ijk->jk", p, PROBLEM.A), p @ PROBLEM.b)

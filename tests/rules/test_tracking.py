@@ -1,4 +1,4 @@
-"""Gradient tracking and push-sum with everything on: the equations of sections 2.2 and 2.3, invariants and limits."""
+"""Gradient tracking and push-sum (sections 2.2, 2.3): equations, invariants, limits."""
 
 import itertools
 import math
@@ -43,7 +43,7 @@ def starts(rows, n=3, seed=0):
     return np.random.default_rng(seed).normal(size=(rows, n))
 
 
-# --- The equations: generators of (x, and what else the rule keeps) from round 0 on, with dense A and B.
+# Equations: generators of (x, and what else the rule keeps) from round 0 on, with dense A and B.
 
 
 def dsgt(form):
@@ -310,7 +310,7 @@ def test_dsgt_is_exact(form, graph):
 
 
 def sgp_fixed_point(gamma):
-    """u = P (u - gamma (A u / w - b)) with w = P w, sum m, solved as one system; the models are u / w."""
+    """u = P (u - gamma (A u / w - b)) with w = P w, sum m, as one system; models are u / w."""
     m, n = PROBLEM.b.shape
     _, P = mixing_matrices(DIGRAPH)
     w = np.linalg.solve(P - np.eye(m) + np.ones((m, m)), np.full(m, float(m)))

@@ -1,4 +1,4 @@
-"""Many runs at once: the same bits as one after another, a killed process goes on, a stop loses nothing."""
+"""Many runs at once: same bits as in turn, a killed process goes on, a stop loses nothing."""
 
 import os
 import signal

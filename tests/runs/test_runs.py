@@ -40,8 +40,8 @@ def same_but_for_time(one, two):
 def test_a_run_leaves_all_that_is_needed(tmp_path):
     result = pl.simulate(experiment(), out=tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "advice.json", "checkpoint.safetensors", "config.toml", "holdings.json", "metrics.jsonl", "network.json",
-        "run.json",
+        "advice.json", "checkpoint.safetensors", "config.toml", "holdings.json", "metrics.jsonl",
+        "network.json", "run.json",
     ]  # fmt: skip
     run = RunFolder(tmp_path).read()
     assert run.info["status"] == "done"
@@ -182,7 +182,8 @@ def test_a_run_that_diverges_keeps_what_it_measured(tmp_path):
 def test_a_killed_run_can_be_read_and_resumed(tmp_path):
     """kill -9 at a random moment, while checkpoints are written after every round."""
     code = (
-        "import sys, time, peerloom as pl, peerloom.runs.runner as runner; runner.SAVE_EVERY = 0.0\n"
+        "import sys, time, peerloom as pl, peerloom.runs.runner as runner\n"
+        "runner.SAVE_EVERY = 0.0\n"
         "sys.path.insert(0, sys.argv[2]); from test_runs import each_round, experiment\n"
         "show = each_round(lambda t: (print(t, flush=True), time.sleep(0.02)))\n"
         "pl.simulate(experiment(), out=sys.argv[1], observers=[show])\n"
@@ -337,7 +338,7 @@ def test_whole_numbers_of_numpy_are_whole_numbers(tmp_path):
 
 
 def test_a_run_ends_by_pames_rule_and_resumes_to_the_same_end(tmp_path):
-    """f at the averaged model, summed over clients, deviates less than the limit over the last three evaluations."""
+    """Stops when f at the mean model deviates less than the limit over three evaluations."""
     exp = experiment(
         rounds=400,
         evaluate=pl.Evaluate(every=2),

@@ -71,7 +71,8 @@ def test_a_file_gives_back_what_was_written_and_any_tool_can_read_it(name, tmp_p
         about = file.metadata()
         assert file.get_tensor("state/x").tobytes() == at.state["x"].tobytes()
     assert {key: about[key] for key in ("peerloom", "format", "spec", "rule", "fields")} == {
-        "peerloom": "checkpoint", "format": "2", "spec": "spec", "rule": name, "fields": ",".join(at.state),
+        "peerloom": "checkpoint", "format": "2", "spec": "spec", "rule": name,
+        "fields": ",".join(at.state),
     }  # fmt: skip
 
 
@@ -219,10 +220,11 @@ def test_what_is_still_under_way_between_peers_is_no_part_of_a_whole(tmp_path):
 
 
 def test_a_folder_of_the_run_command_goes_on_between_processes_and_back(tmp_path):
-    """Real folders, real processes: begun by `simulate`, paused between peers, ended by `simulate`."""
+    """Real folders and processes: begun by `simulate`, paused as peers, ended by `simulate`."""
     rule = pl.rules.SpodGT(lr=0.05)
     exp = pl.Experiment(
-        pl.graphs.ring(3), pl.problems.Classification("softmax", pl.problems.blobs(60, 4, 3), batch=4), rule,
+        pl.graphs.ring(3),
+        pl.problems.Classification("softmax", pl.problems.blobs(60, 4, 3), batch=4), rule,
         pl.schedules.Bernoulli(0.7, 0.7), rounds=30, seed=2, evaluate=pl.Evaluate(every=10),
     )  # fmt: skip
     whole = pl.simulate(exp, path="links")

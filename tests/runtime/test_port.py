@@ -100,7 +100,8 @@ def test_a_port_offers_rules_what_the_protocol_names():
     port = build_port(EXP)
     named = {name for name in vars(Port) if not name.startswith("_")}
     assert named == {
-        "t", "active", "grad", "prox", "constant", "uniform", "mix", "received", "fires", "compress",
+        "t", "active", "grad", "prox", "constant", "uniform", "mix", "received", "fires",
+        "compress",
     }  # fmt: skip
     assert all(hasattr(port, name) for name in named)
 

@@ -38,8 +38,10 @@ import torch
 def look():
     scheduler = os.sched_getscheduler(0) if hasattr(os, "sched_getscheduler") else None
     handlers = [str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
-    state = [torch.get_num_threads(), torch.get_num_interop_threads(), str(torch.get_default_dtype()), torch.initial_seed()]
-    return [dict(os.environ), list(sys.path), scheduler, state, handlers, str(warnings.filters), str(warnings.showwarning)]
+    threads = [torch.get_num_threads(), torch.get_num_interop_threads()]
+    state = [threads, str(torch.get_default_dtype()), torch.initial_seed()]
+    warned = [str(warnings.filters), str(warnings.showwarning)]
+    return [dict(os.environ), list(sys.path), scheduler, state, handlers, warned]
 
 before = look()
 import peerloom
@@ -59,7 +61,10 @@ print(json.dumps("quiet"))
 def test_the_check_of_imports_sees_what_an_import_sets(tmp_path):
     """The same comparison, with a module that does what the package once did."""
     (tmp_path / "loud.py").write_text("import os\nos.environ.setdefault('MKL_CBWR', 'AUTO')\n")
-    code = "import json, os\nbefore = dict(os.environ)\nimport loud\nprint(json.dumps(dict(os.environ) == before))"
+    code = (
+        "import json, os\nbefore = dict(os.environ)\nimport loud\n"
+        "print(json.dumps(dict(os.environ) == before))"
+    )
     assert python(code, PYTHONPATH=str(tmp_path)) is False
 
 

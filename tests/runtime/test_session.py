@@ -78,7 +78,12 @@ def test_only_the_session_drives_a_rule(path):
 
 
 def test_the_check_sees_a_second_driver():
-    text = "state = exp.algorithm.init(x, net)\nfor net.t in range(3):\n    state = rule.step(state, net)\nport.t += 1"
+    text = (
+        "state = exp.algorithm.init(x, net)\n"
+        "for net.t in range(3):\n"
+        "    state = rule.step(state, net)\n"
+        "port.t += 1"
+    )
     assert set(driven(ast.parse(text))) == {
         "exp.algorithm.init()",
         "net.t =",
@@ -274,7 +279,7 @@ def test_a_round_that_is_interrupted_leaves_no_trace():
 
 
 def test_the_words_of_the_transport_are_events_and_the_log_says_them(tmp_path):
-    """Every kind that the transport tells of has its event; the log has one line for each, the last for the end."""
+    """Every kind of the transport's events has its event here, and the log a line for each."""
     from peerloom.core.events import Alarm, Late, LinkDown, LinkUp, Refused, RosterChanged
     from peerloom.peers.telemetry import EventLog, link_event
     from peerloom.transport import Event as Told

@@ -1,4 +1,4 @@
-"""The simulator: looking at a run does not change it, resuming continues it, and divergence is found where it begins."""
+"""The simulator: watching changes nothing, resuming continues, divergence is located."""
 
 import os
 
@@ -247,7 +247,7 @@ def test_impossible_ways_to_run_are_refused(options):
 
 
 def test_the_logarithmic_grid_is_the_papers():
-    """t mod (10^(digits(t) - 1) / 2) = 0: every round to 10, then 15, 20, ..., 100, 150, ..., 1000, 1500, ..."""
+    """t mod (10^(digits(t) - 1) / 2) = 0: every round to 10, then 15, 20, ..., 100, 150, ..."""
     evaluate = Evaluate(grid="log")
     found = [t for t in range(1, 20_000) if evaluate.due(t, rounds=10**6)]
     assert found == [t for t in range(1, 20_000) if (2 * t) % 10 ** (len(str(t)) - 1) == 0]

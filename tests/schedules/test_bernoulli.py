@@ -110,7 +110,7 @@ def test_a_written_activity_is_followed_and_costs_as_if_able():
 
 
 class Given:
-    """A law that gives what it is told to, by the order of the uniforms: the lowest gets the first value."""
+    """A distribution with given values in the order of the uniforms, the lowest first."""
 
     def sample(self, u):
         return np.where(u[:, 0] < 0.5, 0.001, 0.7)
@@ -157,7 +157,7 @@ def test_probabilities_stay_without_redraw():
 
 @pytest.mark.parametrize("every", [1, 7])
 def test_redraw_keeps_probabilities_for_exactly_that_many_rounds(every):
-    """Iterations k = 0, 1, ... are rounds k + 1: the first block is rounds 1 to N, the second N + 1 to 2 N."""
+    """Iterations k = 0, 1, ... are rounds k + 1: blocks are rounds 1 to N, N + 1 to 2 N, ..."""
     activity = bound(
         Bernoulli(nodes=distributions.Uniform(), links=distributions.Uniform(), redraw=every)
     )
@@ -232,7 +232,7 @@ def test_unequal_probabilities_of_one_coin_are_refused_by_link():
 
 
 def test_compat_or_tosses_at_both_ends():
-    """DSpodFL's published code: a link fires with probability 1 - (1 - b)^2, in both directions at once."""
+    """DSpodFL's published code: a link fires with 1 - (1 - b)^2, in both directions at once."""
     _, links = falls(bound(Bernoulli(links=0.3, compat=("or",))))
     check_coins(links, np.full(len(RING.peers), 1 - 0.7**2))
     pairs = by_link(RING, links)

@@ -1,4 +1,4 @@
-"""`resources = "measured"`: what peers find out about themselves decides who acts, and a record of it runs again."""
+"""`resources = "measured"`: peers' measurements decide who acts, and can be replayed."""
 
 import tomllib
 from dataclasses import replace
@@ -206,7 +206,7 @@ def test_all_agree_on_one_table_whoever_crashes(seed, crashes, name, identities,
 
 @pytest.mark.usefixtures("small_threads")
 def test_the_slow_one_acts_seldom_and_the_record_runs_again(tmp_path):
-    """Full gradients over 200 times as many samples take longer; a peer that is killed goes on with what it measured."""
+    """200 times the samples take longer, and a killed peer goes on with what it measured."""
     problem = pl.problems.Classification(
         data=pl.problems.DATA["blobs"](samples=40_000, features=40),
         partition=pl.problems.BySize((1, 1, 1, 200)),

@@ -1,4 +1,4 @@
-"""What each preset of the DSpodFL paper makes of the schedule it is given (section 1.1, special cases)."""
+"""What each preset of DSpodFL makes of the schedule it is given (section 1.1)."""
 
 import numpy as np
 import pytest

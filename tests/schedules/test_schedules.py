@@ -11,7 +11,7 @@ RING = graphs.ring(4)
 
 
 def pattern(schedule, rounds, graph=RING):
-    """(nodes, links) from round 1 on, as strings of 1 and 0; every row, and every link, must do the same."""
+    """(nodes, links) from round 1 on as strings of 1 and 0; all rows, and all links, agree."""
     activity = schedule.bind(graph, Draws(0))
     nodes, links = "", ""
     for t in range(1, rounds + 1):

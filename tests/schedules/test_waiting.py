@@ -16,7 +16,7 @@ GRAPH = pl.graphs.hubs(pl.graphs.complete(3), WORKERS)
 
 
 def slots(tau, q, seed, count):
-    """Every worker needs tau gradients before its hub averages, and every hub q averages before the top."""
+    """A hub averages after tau gradients per worker, the top after q averages per hub."""
     coins = Bernoulli(nodes=P).bind(GRAPH, Draws(seed))
     done, averages = [0] * 6, [0] * 3
     for t in range(1, count + 1):

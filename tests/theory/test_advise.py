@@ -1,4 +1,4 @@
-"""`peerloom advise` as a user meets it, and what is beneath it: suggestions, coverage, findings, scale."""
+"""`peerloom advise` as users meet it: suggestions, coverage, findings, scale."""
 
 import io
 import json
@@ -110,7 +110,7 @@ def test_weights_of_ones_own_get_no_new_links():
 
 
 def test_the_best_weights_of_a_ring_and_a_path_are_found():
-    """A ring's best weight makes both ends of the spectrum equal; a path's is 1/2, with cos(pi / n)."""
+    """A ring's best weight balances the ends of the spectrum; a path's is 1/2: cos(pi / n)."""
     ring, path = graphs.ring(10).peers, graphs.path(6).peers
     w = 2 / (6 - 2 * np.cos(2 * np.pi / 10))
     found, weights = better_weights(ring, np.ones(20), 1.0)
@@ -380,7 +380,8 @@ def test_the_command_without_a_file_speaks_of_the_example(tmp_path):
 def test_json_is_for_machines(tmp_path):
     file = tmp_path / "own.toml"
     file.write_text(
-        'rounds = 50\nseeds = [1, 2]\n[graph]\nname = "ring"\nclients = 4\n[problem]\nname = "Quadratic"\n'
+        'rounds = 50\nseeds = [1, 2]\n[graph]\nname = "ring"\nclients = 4\n'
+        '[problem]\nname = "Quadratic"\n'
         "A = [[[1.0]], [[1.0]], [[2.0]], [[1.0]]]\nb = [[1.0], [2.0], [0.0], [1.0]]\n"
         '[[algorithms]]\nname = "DSpodFL"\nlr = 0.01\n[[algorithms]]\nname = "NIDS"\nlr = 0.01\n'
     )

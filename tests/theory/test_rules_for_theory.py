@@ -14,12 +14,12 @@ from tests.every_rule import EVERY
 
 GRAPH = graphs.from_edges(6, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 3)])
 
-# Rules whose models are not simply mixed without gradients: with memory, with momentum towards one's
-# own model, by differences from copies, by ratios of pushed mass, or over hubs.
+# Rules whose models are not simply mixed without gradients: with memory, with momentum towards the
+# row's own model, by differences from copies, by ratios of pushed mass, or over hubs.
 OTHERWISE = {
-    "ANQNIDS", "BEER", "CHOCO", "D2", "DCD", "EXTRA", "GossipPushPull", "NIDS", "PushDIGing", "SGP",
-    "SQuARM", "SubgradientPush",
-    "DistributedSGD", "FedADMM", "FedAvg", "FedDR", "FedDualAvg", "FedMiD", "HLSGD", "LocalSGD", "MLLSGD",
+    "ANQNIDS", "BEER", "CHOCO", "D2", "DCD", "DistributedSGD", "EXTRA", "FedADMM", "FedAvg",
+    "FedDR", "FedDualAvg", "FedMiD", "GossipPushPull", "HLSGD", "LocalSGD", "MLLSGD", "NIDS",
+    "PushDIGing", "SGP", "SQuARM", "SubgradientPush",
 }  # fmt: skip
 
 

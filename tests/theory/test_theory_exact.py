@@ -20,7 +20,7 @@ from tests.builders import directed_graphs, quadratic, seeds, undirected_graphs
 
 
 def outcomes(model):
-    """Every outcome of links' and clients' coins, with its chance: (matrix, vector) of x+ = T x + c, n = 1, in loops."""
+    """Every outcome of all coins, with its probability: (T, c) of x+ = T x + c for n = 1."""
     links, m = model.links, model.m
     coins = np.unique(links.coin)
     for fell in itertools.product([0, 1], repeat=len(coins) + m):
@@ -44,8 +44,8 @@ def small(graph, seed, alpha=0.1, noise=0.3):
     coins, at = np.unique(graph.peers.coin, return_inverse=True)
     m = graph.rows
     return Linear(
-        graph.peers, rng.uniform(0.2, 1, len(coins))[at], rng.uniform(0.5, 2, (m, 1, 1)), rng.normal(size=(m, 1)),
-        rng.uniform(0.3, 1, m), alpha, noise,
+        graph.peers, rng.uniform(0.2, 1, len(coins))[at], rng.uniform(0.5, 2, (m, 1, 1)),
+        rng.normal(size=(m, 1)), rng.uniform(0.3, 1, m), alpha, noise,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The long formulas of the theorems once more, in plain loops and one term at a time, on random settings."""
+"""The theorems' long formulas again in plain loops, term by term, on random settings."""
 
 import math
 
@@ -19,8 +19,9 @@ from tests.builders import seeds
 def settings(draw):
     f = st.floats
     return dspodfl.Setting(
-        m=draw(st.integers(2, 40)), rho=draw(f(0, 0.95)), beta=draw(f(0.1, 9)), mu=draw(f(0.01, 0.1)), zeta=draw(f(0.05, 3)),
-        delta=draw(f(0, 5)), sigma=draw(f(0, 5)), d_min=draw(f(0.3, 0.9)), d_max=draw(f(0.9, 1)),
+        m=draw(st.integers(2, 40)), rho=draw(f(0, 0.95)), beta=draw(f(0.1, 9)),
+        mu=draw(f(0.01, 0.1)), zeta=draw(f(0.05, 3)), delta=draw(f(0, 5)), sigma=draw(f(0, 5)),
+        d_min=draw(f(0.3, 0.9)), d_max=draw(f(0.9, 1)),
     )  # fmt: skip
 
 
@@ -39,9 +40,11 @@ def test_the_strongly_convex_recursion(s, al, c):
     )
     R = (1 + r) / (1 - r)
     phi = [
-        [1 - mu * al * (1 + mu * al - (mu * al) ** 2) + (2 * al / mu) * (1 + mu * al) * (1 - d0) * B**2,
+        [1 - mu * al * (1 + mu * al - (mu * al) ** 2)
+         + (2 * al / mu) * (1 + mu * al) * (1 - d0) * B**2,
          (1 + mu * al) * al * d1 * B**2 / (m * mu)],
-        [c * R * m * d1 * al**2 * (z**2 + 2 * B**2 * (1 - d0)), (1 + r) / 2 + c * R * d1 * al**2 * (z**2 + 2 * B**2)],
+        [c * R * m * d1 * al**2 * (z**2 + 2 * B**2 * (1 - d0)),
+         (1 + r) / 2 + c * R * d1 * al**2 * (z**2 + 2 * B**2)],
     ]  # fmt: skip
     psi = [
         (2 * al / mu) * (1 + mu * al) * (1 - d0) * dl**2 + al**2 * d1 * sg**2 / m,

@@ -67,7 +67,7 @@ def within(samples, expected):
     ids=lambda g: g.name,
 )
 def test_one_round_of_random_mixing_leaves_what_is_predicted(graph):
-    """From the worst disagreement, in the norm of the prediction: E over seeds of what one round leaves is rho itself."""
+    """From the worst disagreement, the mean over seeds of what a round leaves is rho itself."""
     rng = np.random.default_rng(3)
     _, at = np.unique(graph.peers.coin, return_inverse=True)
     p = rng.uniform(0.2, 0.9, at.max() + 1)[at]

@@ -222,7 +222,7 @@ def test_rounds_are_taken_once_and_in_order():
 
 
 def test_what_was_missed_is_late_also_if_it_came_before_anyone_said_so():
-    """A neighbour sends again what it retained as soon as a peer is back, perhaps before that has read its journal."""
+    """A neighbour may resend retained parcels before a restarted peer has read its journal."""
     inbox = Inbox("a")
     for number, round in enumerate((3, 4, 5, 6), start=1):
         inbox.deliver(arrived(round, 1, number), "ordered", 0)

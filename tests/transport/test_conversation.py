@@ -1,4 +1,4 @@
-"""The protocol of a connection over bytes that are cut, delayed and lost: once, in order, one connection, enough room."""
+"""The protocol over bytes that are cut, delayed and lost: once, in order, bounded."""
 
 from dataclasses import replace
 
@@ -108,7 +108,7 @@ def test_whatever_breaks_while_both_dial_there_is_a_connection_in_the_end(seed, 
     st.lists(st.integers(0, 12), min_size=1, max_size=12),
 )
 def test_room_is_kept_to_and_always_granted_again(seed, inbox, window, breaks, story):
-    """The sender sends in bursts, the receiver takes when it likes: never more than fits, and never nothing for ever."""
+    """The sender sends in bursts, the receiver takes at will: never too much, never stuck."""
     chosen = Settings(inbox=inbox, window=window, outbox=1000)
     network = MemoryNetwork(PAIR, RUN, seed, Faults(breaks, (0.0, 0.02)), chosen)
     with network.endpoint(A) as a, network.endpoint(B) as b:
@@ -303,7 +303,7 @@ def test_silence_ends_a_connection_and_heartbeats_are_due_in_time():
 
 
 def test_an_answer_never_speaks_for_a_parcel_that_was_sent_again():
-    """Refused for its epoch, it has the same number when it comes again: what was asked before knows nothing of that."""
+    """A parcel refused for its epoch is sent again with its number; an old answer is not its."""
     talk = opened()
     box = talk._table.outboxes[A]
     receipt = box.put(Parcel(0, 1, 0, np.zeros(1, np.uint8)), "ordered", 0, 0.0)

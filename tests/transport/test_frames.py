@@ -240,7 +240,7 @@ def test_any_header_is_refused_in_one_way_or_fits(kind, header):
 
 
 def test_ten_thousand_hostile_frames():
-    """True frames with bytes changed, cut and repeated, and headers of random msgpack: refused or read, and nothing else."""
+    """Frames with bytes changed, cut and repeated, and random headers are refused or read."""
     draws = random.Random(5)
     originals = [whole(kind) for kind in Kind]
     before, read = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0

@@ -1,4 +1,4 @@
-"""Real TLS links on loopback: order and once over broken connections, and every stranger refused for the right reason."""
+"""Real TLS links on loopback: once and in order over breaks, and strangers are refused."""
 
 import contextlib
 import datetime
@@ -58,7 +58,7 @@ def ports():
 
 @pytest.fixture(params=["one loop", "several"])
 def quick(request):
-    """Whoever waits drives the one loop of small parcels; those of large ones have threads of their own: both do all."""
+    """Small parcels share one loop, large ones have threads of their own: both do all."""
     return QUICK if request.param == "one loop" else replace(QUICK, large=0)
 
 
@@ -365,7 +365,7 @@ def test_failures_at_every_point_are_survived(point, pair):
 
 
 def test_slow_is_not_dead(tmp_path, ports, monkeypatch):
-    """A transfer that takes longer than `dead` but advances is left alone: each side hears the other meanwhile."""
+    """A transfer that takes longer than `dead` but advances is left alone."""
     run = replace(RUN, channels={0: float_channel("float64", [500_000])})
     roster = federation(2, [(0, 1)], ports)
     settings = replace(QUICK, dead=0.8)
@@ -500,7 +500,7 @@ def test_a_forked_roster_is_refused_loudly(tmp_path, ports):
 
 
 def test_who_greets_while_all_ends_is_not_let_in(tmp_path, ports, monkeypatch):
-    """Otherwise its heartbeats would keep the link, and whoever waits for the end of all links, alive for ever."""
+    """Otherwise heartbeats would keep the link, and a wait for its end, alive for ever."""
     objection = Greetings._objection
 
     def late(self, peer, hello):
@@ -590,7 +590,7 @@ def test_another_version_of_the_protocol_is_refused_not_guessed(tmp_path, ports)
 
 
 def test_a_later_version_is_told_so_whichever_side_dials(tmp_path, ports, monkeypatch):
-    """A later Peerloom may begin its very frames in another way: both sides must still learn why there is no link."""
+    """A later version may change the frame format: both sides must still learn the reason."""
     roster, events = federation(2, [(0, 1), (1, 0)], ports), []
     with (
         endpoint(1, roster, tmp_path, ports[1], on_event=events.append) as b,
@@ -719,7 +719,7 @@ def test_slow_handshakes_are_ended_and_floods_refused(tmp_path, ports):
 
 
 def test_a_flood_of_strangers_does_not_keep_members_out(tmp_path, ports):
-    """Every place for strangers is taken, from many addresses; whoever comes from a member's address gets in at once."""
+    """With all places for strangers taken, a dialler from a member's address gets in at once."""
     roster = federation(2, [(0, 1)], ports)
     with endpoint(
         1, roster, tmp_path, ports[1], settings=replace(QUICK, handshakes=4, handshake=30.0)
@@ -736,7 +736,7 @@ def test_a_flood_of_strangers_does_not_keep_members_out(tmp_path, ports):
 
 
 def test_a_greeting_that_drips_is_ended(tmp_path, ports):
-    """Every byte comes in time, the whole does not: even a member has ten seconds (here 0.6) from dialling to HELLO."""
+    """Bytes in time, the whole too slow: a member, too, has a limit from dialling to HELLO."""
     roster = federation(2, [(0, 1)], ports)
     with endpoint(1, roster, tmp_path, ports[1], settings=replace(QUICK, handshake=0.6)) as b:
         begin = time.monotonic()
@@ -769,7 +769,7 @@ def test_an_older_life_of_a_peer_is_refused(tmp_path, ports):
 
 
 def test_a_copy_of_a_peer_with_the_same_incarnation_is_refused(tmp_path, ports):
-    """A folder that was copied, or lost and made anew: its numbers would count as duplicates and its parcels be lost."""
+    """A folder that was copied or made anew would repeat numbers, and its parcels be dropped."""
     roster = federation(2, [(0, 1)], ports)
     events = []
     with endpoint(1, roster, tmp_path, ports[1], on_event=events.append) as b:
@@ -863,7 +863,7 @@ def test_one_process_per_state_folder(tmp_path, ports):
 
 
 def test_nothing_unpickles(pair):
-    """An audit hook sees every class that pickle looks up, and every call of exec or eval's compile."""
+    """An audit hook sees every class that pickle looks up, and every exec or compile."""
     found = []
     sys.addaudithook(
         lambda event, args: found.append(event) if event.startswith("pickle.") else None

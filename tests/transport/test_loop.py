@@ -1,4 +1,4 @@
-"""Who drives the connections: whoever waits, or the loop's own thread; and how a wait is ended from outside."""
+"""Which thread drives the connections, and how a wait is ended from outside."""
 
 import os
 import signal
@@ -107,7 +107,7 @@ def test_several_threads_wait_at_one_end_and_each_gets_its_own(pair):
 
 
 def test_no_wake_is_lost_between_those_who_send_and_those_who_wait(pair):
-    """Two threads send to each other and wait, a third sends in between: everybody goes on, without heartbeats' help."""
+    """Two threads send to each other and wait, a third sends too: no one needs heartbeats."""
     a, b = pair
     rounds, others, over = 150, [0], threading.Event()
 

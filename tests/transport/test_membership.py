@@ -111,7 +111,7 @@ def test_a_roster_survives_its_file_and_nothing_else():
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
 @pytest.mark.parametrize("bit", range(8))
 def test_no_changed_byte_gets_through(bit):
-    """Every byte of the file, one at a time: refused as a `PeerError`, or a change that means nothing, such as a space."""
+    """A change of any byte of the file is a `PeerError`, or means nothing, such as a space."""
     original = PAIR.to_bytes()
     for place in range(len(original)):
         changed = bytearray(original)

@@ -1,4 +1,4 @@
-"""The network in memory: order, once, the ledger, and whole programs, under every fault and from a seed."""
+"""The network in memory: once, in order, accounted for, under every seeded fault."""
 
 import numpy as np
 import pytest
@@ -318,7 +318,7 @@ def start(peer):
 
 
 def averaging(done):
-    """A synchronous engine in small: mean of oneself and two neighbours; `done` is its checkpoint, which crashes survive."""
+    """A small synchronous engine: the mean of three; crashes spare its checkpoint `done`."""
 
     def program(post):
         round, x, before = done.get(post.me, (0, start(post.me), None))

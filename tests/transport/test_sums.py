@@ -1,4 +1,4 @@
-"""Running sums keep mass and mean to the last digits under loss, duplication, reordering and uncoordinated rollback."""
+"""Running sums keep mass and mean under loss, duplication, reordering and rollback."""
 
 import math
 
@@ -208,7 +208,7 @@ def test_sums_start_anew_with_an_epoch():
 
 
 def test_roundings_of_a_long_sum_do_not_add_up():
-    """However many amounts went through a link, all together is wrong by the last digit of the sum at the most."""
+    """However many amounts crossed a link, the total is off by its last digit at most."""
     amounts = np.random.default_rng(3).uniform(0.1, 1.0, (20_000, 2))
     amounts[::7] *= -1e3  # larger than the sum itself, at first
     out, into = Outflow(2), Inflow(2)

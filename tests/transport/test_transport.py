@@ -24,8 +24,9 @@ def test_an_endpoint_is_a_transport():
 def test_the_transport_needs_no_torch():
     code = (
         "import sys, peerloom.transport\n"
-        "heavy = {'torch', 'polars', 'sklearn', 'scipy', 'networkx', 'pydantic', 'typer'} & set(sys.modules)\n"
-        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+        "heavy = {'torch', 'polars', 'sklearn', 'scipy', 'networkx', 'pydantic', 'typer'}\n"
+        "loaded = heavy & set(sys.modules)\n"
+        "sys.exit(f'loaded {loaded}' if loaded else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
