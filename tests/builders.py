@@ -1,4 +1,4 @@
-"""Small experiments, graphs and nets that several test files share."""
+"""Small experiments, graphs and ports that several test files share, and checks of their runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from hypothesis import strategies as st
 
 from peerloom import graphs
 from peerloom.codecs import Dense
-from peerloom.core import Checkpoint, Draws, Ledger, LocalWire, Requirements
+from peerloom.core import Checkpoint, ConfigError, Draws, Ledger, LocalWire, Requirements
 from peerloom.datasets import CATALOGUE, locate
 from peerloom.experiment import Experiment
+from peerloom.papers.theorems import dspodfl
 from peerloom.problems import Quadratic
 from peerloom.rules import DSpodFL
 from peerloom.runtime import build_port, iterate
 from peerloom.schedules import Explicit
+
+paths = pytest.mark.parametrize("path", ["matrix", "links"])  # both mixers
 
 
 def needs_data(*names):
@@ -43,6 +46,11 @@ def experiment(graph, algorithm=None, **options):
     )
 
 
+def starts(rows, n=3, seed=0):
+    """Models to start from, a different one on every row."""
+    return np.random.default_rng(seed).normal(size=(rows, n))
+
+
 def final(exp, **options):
     """The last snapshot of a run."""
     *_, last = iterate(exp, **options)
@@ -52,6 +60,23 @@ def final(exp, **options):
 def trajectory(exp, **options):
     """The models after every round, round 0 first."""
     return [snapshot.x for snapshot in iterate(exp, **options)]
+
+
+def same_run(one, other, path):
+    """Whether two experiments have the same models, bit for bit, after every round."""
+    first, second = trajectory(one, path=path), trajectory(other, path=path)
+    return len(first) == len(second) and all(map(torch.equal, first, second))
+
+
+def check_refuses_unequal_links(rule):
+    """The rule is refused, by name, on directed graphs and where weights are not symmetric."""
+    named = f"^{type(rule).__name__} needs symmetric links"
+    for graph in (graphs.exponential(6), graphs.directed_ring(6)):
+        with pytest.raises(ConfigError, match=f"{named}, but graph '{graph.name}' is directed"):
+            experiment(graph, rule)
+    shift = [[0.4, 0.6, 0.0], [0.0, 0.4, 0.6], [0.6, 0.0, 0.4]]  # doubly stochastic
+    with pytest.raises(ConfigError, match=named):
+        experiment(graphs.from_matrix(shift), rule)
 
 
 def checkpoint_at(exp, t, state):
@@ -100,6 +125,12 @@ def directed_graphs(draw, least=2, most=9):
     return graphs.from_edges(
         rows, draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True)), directed=True
     )
+
+
+def dspodfl_setting(**changes):
+    """Constants of DSpodFL's theorems, some of them changed."""
+    usual = {"m": 10, "rho": 0.5, "beta": 1, "mu": 0.1, "zeta": 0.5, "delta": 1, "sigma": 1}
+    return dspodfl.Setting(**usual | changes)
 
 
 seeds = st.integers(0, 2**32 - 1)

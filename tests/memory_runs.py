@@ -127,8 +127,10 @@ def check_replay(exp, folder, results):
 SLOW = Faults(breaks=0.03, delay=(0.001, 0.2))
 
 
-def wait_for(true, seconds=60.0):
+def wait_for(true, seconds=90.0):
+    """Call `true` until what it returns is true, and return that."""
     end = time.monotonic() + seconds
-    while not true():
+    while not (found := true()):
         assert time.monotonic() < end, "nothing happened"
         time.sleep(0.02)
+    return found

@@ -277,6 +277,21 @@ def check_runs_agree(one, other, fields=("x",), path="auto", later=0, tolerance=
             check_close(getattr(ours, name).numpy(), getattr(theirs, name).numpy(), tolerance)
 
 
+def local_steps_fixed_point(problem, W, step, count):
+    """The models X with X = W (K X + c): `count` local gradient steps, then one mixing by W.
+
+    On quadratics the local steps are a linear map of each client's model.
+    """
+    m, n = problem.b.shape
+    K, c = np.zeros((m * n, m * n)), np.zeros(m * n)
+    for i in range(m):
+        here, once = slice(i * n, i * n + n), np.eye(n) - step * problem.A[i]
+        K[here, here] = np.linalg.matrix_power(once, count)
+        c[here] = sum(np.linalg.matrix_power(once, k) @ (step * problem.b[i]) for k in range(count))
+    wide = np.kron(W, np.eye(n))
+    return np.linalg.solve(np.eye(m * n) - wide @ K, wide @ c).reshape(m, n)
+
+
 def soft(x, level):
     """Nearer to zero by `level`, and zero when that close."""
     return math.copysign(max(abs(x) - level, 0.0), x)

@@ -43,6 +43,7 @@ def place(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_run_keeps_every_run_and_writes_one_report(place):
     done = peerloom("run", "small.toml", "--out", "out", cwd=place)
     assert done.returncode == 0, done.stderr
@@ -61,12 +62,14 @@ def test_run_keeps_every_run_and_writes_one_report(place):
     assert "<html" in (place / "out" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_built_in_example_in_a_tiny_form(place):
     done = peerloom("run", "--set", "rounds=20", "--seed", "1", "--out", "out", "--json", cwd=place)
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["runs"]) == 5
 
 
+@pytest.mark.slow
 def test_json_is_one_document_and_nothing_else(place):
     done = peerloom(
         "run", "small.toml", "--out", "out", "--seed", "7", "--set", "rounds=4", "--json", cwd=place

@@ -6,22 +6,17 @@ import sys
 
 import pytest
 
-from peerloom.cli import main
+from tests.command import printed_by
 from tests.federation import free_ports
 
 
 @pytest.fixture
 def peerloom(monkeypatch, capsys):
-    """Run a command in this process: what it printed, as JSON where that was asked for."""
+    """Run a `peer` command in this process, in a folder; what it printed."""
 
     def run(*words, cwd, code=0):
         monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["peerloom", "peer", *map(str, words)])
-        with pytest.raises(SystemExit) as done:
-            main()
-        printed = capsys.readouterr()
-        assert done.value.code == code, printed.err
-        return json.loads(printed.out) if "--json" in words else printed.out + printed.err
+        return printed_by(monkeypatch, capsys, "peer", *words, code=code)
 
     return run
 
@@ -41,6 +36,7 @@ lr = 0.1
 """
 
 
+@pytest.mark.slow
 def test_three_sites_meet(tmp_path, peerloom):
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()

@@ -143,6 +143,7 @@ def test_planted_faults_are_found(codec, module, name, wrong, found, monkeypatch
 # -- positions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [TopK, SignTopK])
 @pytest.mark.parametrize("positions", ["shortest", "index"])
 def test_positions_beyond_2_to_the_24(codec, positions):

@@ -182,6 +182,7 @@ def test_beer_reaches_the_optimum_although_little_travels():
     assert np.abs(result.x.numpy() - PROBLEM.solution()).max() < 1e-8
 
 
+@pytest.mark.slow
 def test_chocos_bias_is_that_of_plain_sgd_and_shrinks_with_the_step():
     def bias(lr, message):
         exp = experiment(pl.rules.CHOCO(lr, gamma=0.3), message, rounds=round(30 / lr))
@@ -229,6 +230,7 @@ def test_top_k_takes_the_largest_in_size_and_not_in_value():
     assert squeeze(Sign(), x, 1, 1)[0] == pytest.approx([-3.1, 3.1, 3.1, 3.1, -3.1])
 
 
+@pytest.mark.slow
 def test_unbiased_compressors_have_the_right_mean():
     x = np.tile([[-9.0, 1.0, 2.0, 0.5, -3.0]], (M, 1))
     rounds = 4000

@@ -15,41 +15,7 @@ from peerloom.core import DataError
 from peerloom.datasets import CATALOGUE, cache, locate, locations, read
 from peerloom.datasets.formats import parse
 from peerloom.datasets.pickled import read_batch
-
-
-def idx(array):
-    code = {"u1": 8, "i4": 12}[array.dtype.str[1:]]
-    return (
-        bytes([0, 0, code, array.ndim])
-        + struct.pack(f">{array.ndim}I", *array.shape)
-        + array.tobytes()
-    )
-
-
-def short(text):
-    return b"U" + bytes([len(text)]) + text
-
-
-def batch(records):
-    """Records [samples, 3073] as Python 2 wrote CIFAR-10's batches."""
-    labels, pixels = records[:, 0], np.ascontiguousarray(records[:, 1:])
-    size = struct.pack("<H", len(records))
-    return b"".join([
-        b"\x80\x02}q\x01(", short(b"batch_label"), b"q\x02", short(b"training batch 1 of 5"),
-        b"q\x03", short(b"labels"), b"q\x04]q\x05(", *(b"K" + bytes([label]) for label in labels),
-        b"e", short(b"data"),
-        b"q\x06cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\n",
-        b"q\x08K\x00\x85U\x01b\x87Rq\x09",
-        b"(K\x01M", size, b"M\x00\x0c\x86cnumpy\ndtype\nq\x0aU\x02u1K\x00K\x01\x87Rq\x0b",
-        b"(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T",
-        struct.pack("<I", pixels.nbytes), pixels.tobytes(), b"tb", short(b"filenames"),
-        b"r\x0c\x00\x00\x00]q\x0d(", *(short(b"image.png") for _ in labels), b"eu.",
-    ])  # fmt: skip
-
-
-def some_records(count=3, seed=0):
-    return np.random.default_rng(seed).integers(0, 256, (count, 3073)).astype(np.uint8)
-
+from tests.data_files import batch, idx, some_records
 
 SMALL = {  # in place of the real contents, with the real names
     "train-images-idx3-ubyte": np.arange(24, dtype=np.uint8).reshape(2, 3, 4),
@@ -305,6 +271,7 @@ def test_no_change_of_the_head_gets_past_with_anything_but_records(at, value, cu
     assert cut == 0
 
 
+@pytest.mark.slow
 def test_cifar_is_the_same_in_both_of_its_forms(cifar10_root):
     forms = [read("cifar10", cifar10_root / f"cifar-10-batches-{form}") for form in ("bin", "py")]
     assert list(forms[0]) == list(forms[1])

@@ -13,13 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-from test_datasets import idx, some_records
 
 from peerloom.cli.data import get_command
 from peerloom.core import ConfigError, DataError
 from peerloom.datasets import CATALOGUE, fetch, locate, read_item
 from tests.builders import needs_data
 from tests.command import peerloom
+from tests.data_files import idx, some_records
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (400, 28, 28)).astype(np.uint8)
 
@@ -246,6 +246,7 @@ def test_items_are_taken_out_of_archives_and_nothing_else(tmp_path, server):
 HEART = "heart-disease"
 
 
+@pytest.mark.slow
 @needs_data(HEART)
 def test_the_command_fetches_and_the_list_shows_it(tmp_path, server):
     """With the real files of the smallest data set, where they are on this machine."""
@@ -272,6 +273,7 @@ def test_the_command_fetches_and_the_list_shows_it(tmp_path, server):
     assert "404" in failed.stderr
 
 
+@pytest.mark.slow
 @needs_data(HEART)
 def test_what_is_here_and_right_is_left_alone(tmp_path):
     """Wherever it is found: nothing is asked of the network, which this could not reach."""

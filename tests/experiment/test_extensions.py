@@ -94,6 +94,7 @@ def test_the_theorems_keep_their_old_names():
         _ = theory.dspodfll
 
 
+@pytest.mark.slow
 def test_nothing_but_entry_points_loads_the_papers():
     code = (
         "import sys, importlib, peerloom\n"

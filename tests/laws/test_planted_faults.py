@@ -8,7 +8,7 @@ from peerloom.core import Draws, Links, average, offers, pull, push
 from peerloom.graphs import weights
 from peerloom.rules import DSpodFL
 from peerloom.schedules import Bernoulli, BernoulliActivity
-from tests.builders import LINKS, experiment, net_with_links, rows_of
+from tests.builders import LINKS, experiment, net_with_links, paths, rows_of
 from tests.oracles import (
     check_coins,
     check_conserves_mass,
@@ -23,7 +23,6 @@ from tests.oracles import (
 
 COINS = Bernoulli(nodes=0.5, links=0.3)
 fails = pytest.raises(AssertionError)
-paths = pytest.mark.parametrize("path", ["matrix", "links"])
 
 
 def link_falls():

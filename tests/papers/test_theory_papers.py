@@ -15,7 +15,7 @@ from peerloom.papers.theorems import spod_gt_recursion as recursion
 from peerloom.papers.theorems.spod_gt import Mixing
 from peerloom.theory import Bound, matrices
 from peerloom.theory.graph_facts import diameter, distances, edge_utility, graph_facts
-from tests.builders import directed_graphs, seeds, undirected_graphs
+from tests.builders import directed_graphs, dspodfl_setting, seeds, undirected_graphs
 
 
 def ones(graph):
@@ -127,32 +127,17 @@ def test_large_graphs_give_what_small_ones_would(graph, monkeypatch):
     np.testing.assert_allclose(phi, 1 / 700, rtol=1e-6)
 
 
-def setting(**changes):
-    return dspodfl.Setting(
-        **{
-            "m": 10,
-            "rho": 0.5,
-            "beta": 1,
-            "mu": 0.1,
-            "zeta": 0.5,
-            "delta": 1,
-            "sigma": 1,
-            **changes,
-        }
-    )
-
-
 def test_proposition_410_is_not_valid():
     for changes, bound, radius in (
         ({"mu": 1.0, "d_min": 0.6}, None, 1.0169),
         ({"mu": 0.1, "d_min": 1.0}, 0.0785674, 1.0517),
     ):
-        s = setting(**changes)
+        s = dspodfl_setting(**changes)
         step = dspodfl.convex_step(s, c=3)
         if bound:
             assert step.printed == pytest.approx(bound, abs=1e-7)
         assert dspodfl.rho_phi(s, 0.99 * step.printed, c=3) == pytest.approx(radius, abs=1e-4)
-    none = dspodfl.convex_step(setting(mu=0.1, d_min=0.9), c=3)
+    none = dspodfl.convex_step(dspodfl_setting(mu=0.1, d_min=0.9), c=3)
     assert none.truth is None
     assert not none.holds
 
@@ -166,7 +151,7 @@ def test_proposition_410_is_not_valid():
     st.integers(2, 30),
 )
 def test_the_largest_step_is_where_the_recursion_stops_to_shrink(rho, mu, zeta, d_min, c, m):
-    s = setting(m=m, rho=rho, mu=mu, zeta=zeta, d_min=d_min)
+    s = dspodfl_setting(m=m, rho=rho, mu=mu, zeta=zeta, d_min=d_min)
     largest = dspodfl.alpha_max(s, c)
     if largest is None:
         assert all(dspodfl.rho_phi(s, a, c) >= 1 for a in np.logspace(-8, 0, 50) * 2 / (1 + mu))
@@ -179,7 +164,7 @@ def test_the_largest_step_is_where_the_recursion_stops_to_shrink(rho, mu, zeta, 
 
 
 def test_the_convex_gap_is_the_fixed_point_and_grows_with_the_step():
-    s = setting(mu=0.9, zeta=0.1, d_min=1.0, rho=0.3)
+    s = dspodfl_setting(mu=0.9, zeta=0.1, d_min=1.0, rho=0.3)
     alpha = dspodfl.alpha_max(s) / 2
     error, apart = dspodfl.convex_gap(s, alpha)
     nu = np.array([error.truth, apart.truth])
@@ -190,7 +175,7 @@ def test_the_convex_gap_is_the_fixed_point_and_grows_with_the_step():
     assert smaller[1].truth < apart.truth
     late = dspodfl.convex_bound(s, alpha, 10**6, (1, 1))
     assert (late[0].truth, late[1].truth) == pytest.approx((error.truth, apart.truth))
-    assert not dspodfl.convex_gap(setting(mu=0.0), 0.1)[0].holds
+    assert not dspodfl.convex_gap(dspodfl_setting(mu=0.0), 0.1)[0].holds
 
 
 def test_theorem_411_is_no_bound_on_its_own_recursion():
@@ -199,7 +184,7 @@ def test_theorem_411_is_no_bound_on_its_own_recursion():
     rho(Phi)^(K+1) nu^0 + Psi / (1 - rho(Phi)) < Phi^(K+1) nu^0 + sum_k Phi^k Psi, the latter run in
     a loop.
     """
-    s = setting(mu=0.9, zeta=0.1, d_min=1.0, rho=0.3)
+    s = dspodfl_setting(mu=0.9, zeta=0.1, d_min=1.0, rho=0.3)
     alpha = dspodfl.alpha_max(s) / 2
     nu = np.array([1.0, 1.0])
     for _ in range(201):
@@ -210,7 +195,7 @@ def test_theorem_411_is_no_bound_on_its_own_recursion():
 
 
 def test_gamma_two_and_A_do_not_depend_on_gamma_zero():
-    s = setting(mu=0.9, d_min=0.8)
+    s = dspodfl_setting(mu=0.9, d_min=0.8)
     q = s.zeta**2 + 2 * (1 - s.d_min)
     A = 1 / s.mu * (1 + s.rho) / 2 * (3 * q) ** (1 / 3) * (s.mu / (2 * (1 - s.rho))) ** (2 / 3)
     assert dspodfl.gap_rate(s) == pytest.approx(A)
@@ -219,7 +204,7 @@ def test_gamma_two_and_A_do_not_depend_on_gamma_zero():
 
 
 def test_the_pl_case():
-    s = setting(mu=0.9, zeta=0.2, d_min=0.9)
+    s = dspodfl_setting(mu=0.9, zeta=0.2, d_min=0.9)
     step = dspodfl_pl.pl_step(s)
     assert step.holds
     assert matrices.spectral_radius_2x2(dspodfl_pl.pl_matrix(s, 0.5 * step.truth)) < 1
@@ -227,12 +212,12 @@ def test_the_pl_case():
     assert gap[0].holds
     assert gap[0].truth > 0
     assert not dspodfl_pl.pl_step(
-        setting(mu=0.5, d_min=0.5)
+        dspodfl_setting(mu=0.5, d_min=0.5)
     ).holds  # d_min > 1 - mu^2 / (2 beta^2) = 0.875
 
 
 def test_the_nonconvex_case():
-    s = setting(zeta=0.5, d_min=0.9)
+    s = dspodfl_setting(zeta=0.5, d_min=0.9)
     step = nonconvex.nonconvex_step(s)
     root = math.sqrt(1.5)
     left = 0.5 - 0.25 * 0.1
@@ -243,14 +228,14 @@ def test_the_nonconvex_case():
         math.sqrt(0.75 * 0.5) * math.sqrt(left) * 0.5 / (8 * math.sqrt(2) * 0.5 * root),
     )
     assert step.printed == pytest.approx(by_hand)
-    assert not nonconvex.nonconvex_step(setting(zeta=2, d_min=0.5)).holds
+    assert not nonconvex.nonconvex_step(dspodfl_setting(zeta=2, d_min=0.5)).holds
     long, short = (nonconvex.nonconvex_bound(s, 0.5 * by_hand, k, drop=3.0) for k in (10**9, 10))
     assert long.printed < short.printed
     assert nonconvex.nonconvex_gap(s, 0.5 * by_hand).printed == pytest.approx(
         long.printed, rel=1e-3
     )
     assert nonconvex.nonconvex_gap(
-        setting(delta=0, sigma=0, d_min=1.0), 0.01
+        dspodfl_setting(delta=0, sigma=0, d_min=1.0), 0.01
     ).printed == pytest.approx(0, abs=1e-12)
     assert not nonconvex.nonconvex_bound(s, 2 * by_hand, 10, 1.0).holds
     assert nonconvex.nonconvex_matrix(s, 0.01).shape == (2, 2)
@@ -258,7 +243,7 @@ def test_the_nonconvex_case():
 
 
 def test_diminishing_steps():
-    s = setting(mu=0.5, d_min=0.99)
+    s = dspodfl_setting(mu=0.5, d_min=0.99)
     bound = nonconvex.diminishing_bound(s, 0.01, 4.0, 1000, drop=1.0)
     assert bound.truth == pytest.approx(bound.printed / 4)
     assert nonconvex.diminishing_bound(s, 0.01, 4.0, 100_000, drop=1.0).printed < bound.printed

@@ -8,12 +8,12 @@ import zipfile
 
 import pytest
 
-from peerloom.cli import main
 from peerloom.errors import ConfigError, PeerError
 from peerloom.peers.federation import found_on_this_machine
 from peerloom.peers.site_code import SiteCode
 from peerloom.peers.start import only_experiment, signed_experiment
 from peerloom.transport import Kit, Roster, read_kit, write_kit
+from tests.command import run_here
 
 FILE = """
 rounds = 3
@@ -65,10 +65,8 @@ def site(tmp_path, monkeypatch):
 
 
 def command(monkeypatch, capsys, *words):
-    monkeypatch.setattr(sys, "argv", ["peerloom", "peer", *map(str, words)])
-    with pytest.raises(SystemExit) as done:
-        main()
-    return done.value.code, capsys.readouterr().err
+    code, _, said = run_here(monkeypatch, capsys, "peer", *words)
+    return code, said
 
 
 def test_an_altered_kit_writes_nothing_and_runs_nothing(site, monkeypatch, capsys):

@@ -7,7 +7,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 import tomllib
 import urllib.request
 from dataclasses import replace
@@ -25,6 +24,7 @@ from peerloom.peers.metrics import METRICS
 from peerloom.peers.samples import with_samples
 from peerloom.runtime import iterate
 from tests.federation import free_ports
+from tests.memory_runs import wait_for
 
 pytestmark = pytest.mark.slow  # starts processes, or runs for long
 
@@ -131,14 +131,6 @@ class Walk:
 def value(page, name):
     found = re.search(rf"^{re.escape(name)} (\S+)$", page, flags=re.M)
     return None if found is None else float(found[1])
-
-
-def wait_for(true, seconds=90.0):
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < end, "nothing happened"
-        time.sleep(0.05)
-    return found
 
 
 @pytest.mark.skipif(

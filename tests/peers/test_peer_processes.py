@@ -102,44 +102,17 @@ def test_mass_and_order_survive_kills_and_stops(tmp_path):
     assert len(downs) == COUNT + kills
 
 
+FIRST = {"incarnation": 1, "round": 1, "mix_index": 0, "channel": 0}  # the first parcel
 SMALL = [
     {"what": "start", "incarnation": 1},
-    {
-        "what": "put",
-        "to": "b",
-        "incarnation": 1,
-        "number": 1,
-        "seq": 0,
-        "round": 1,
-        "mix_index": 0,
-        "channel": 0,
-    },
-    {
-        "what": "ack",
-        "to": "b",
-        "incarnation": 1,
-        "number": 1,
-        "seq": 1,
-        "round": 1,
-        "mix_index": 0,
-        "channel": 0,
-    },
+    {"what": "put", "to": "b", "number": 1, "seq": 0, **FIRST},
+    {"what": "ack", "to": "b", "number": 1, "seq": 1, **FIRST},
     {"what": "round", "round": 1},
     {"what": "totals", "held": [1.0], "source": [3.0], "sent": {"b": [2.0]}, "got": {}},
 ]
 OTHER = [
     {"what": "start", "incarnation": 1},
-    {
-        "what": "apply",
-        "from": "a",
-        "life": 1,
-        "incarnation": 1,
-        "seq": 1,
-        "round": 1,
-        "mix_index": 0,
-        "channel": 0,
-        "result": "applied",
-    },
+    {"what": "apply", "from": "a", "life": 1, "seq": 1, "result": "applied", **FIRST},
     {"what": "totals", "held": [2.0], "source": [0.0], "sent": {}, "got": {"a": [2.0]}},
 ]
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from dataclasses import replace
@@ -35,6 +34,7 @@ from peerloom.problems.own import fill
 from peerloom.runtime import prepare_process
 from peerloom.transport import Home, Identity, Member, Roster
 from tests.federation import free_ports
+from tests.memory_runs import wait_for
 
 pytestmark = pytest.mark.slow  # starts processes, or runs for long
 
@@ -143,14 +143,6 @@ def sites(tmp_path, monkeypatch):
     for each in made:
         each.end()
     sys.modules.pop("sites_net", None)
-
-
-def wait_for(true, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < end, "nothing happened"
-        time.sleep(0.05)
-    return found
 
 
 def page_at(port):

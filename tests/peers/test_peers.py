@@ -578,6 +578,12 @@ def test_kill_9_and_start_again_changes_no_bit(tmp_path):
     assert found.drop("seconds").equals(result.metrics.drop("seconds"))
 
 
+def all_beyond(federation, t):
+    """Whether all seven peers have told of a round after t."""
+    found = federation.status()
+    return len(found) == 7 and all(status["round"] > t for status in found)
+
+
 @pytest.mark.usefixtures("small_threads")
 def test_stopped_peers_go_on(tmp_path):
     exp = experiment("DSpodFL", rounds=300)
@@ -585,11 +591,7 @@ def test_stopped_peers_go_on(tmp_path):
     with federation.no_orphans():
         for row in range(exp.graph.rows):
             federation.start(row)
-        wait_for(
-            lambda: (
-                len(federation.status()) == 7 and all(s["round"] > 5 for s in federation.status())
-            )
-        )
+        wait_for(lambda: all_beyond(federation, 5))
         for status in federation.status():
             os.kill(status["pid"], signal.SIGTERM)
         federation.wait()
@@ -606,18 +608,13 @@ def test_stopped_peers_go_on(tmp_path):
 @pytest.mark.parametrize("how", [{"deadline": 0.2}, {"free": True}], ids=["deadline", "free"])
 def test_processes_that_do_not_wait_for_the_slow(how, tmp_path):
     """One is stopped by SIGSTOP for a while; the others go on, and a deadline can be replayed."""
-    exp = experiment(
-        "DSpodFL", rounds=2000 if "free" in how else 120
-    )  # those who wait for nobody are soon done
+    rounds = 2000 if "free" in how else 120  # peers that wait for nobody are soon done
+    exp = experiment("DSpodFL", rounds=rounds)
     federation = Federation(exp, tmp_path / "run", **how)
     with federation.no_orphans():
         for row in range(exp.graph.rows):
             federation.start(row)
-        wait_for(
-            lambda: (
-                len(federation.status()) == 7 and all(s["round"] > 3 for s in federation.status())
-            )
-        )
+        wait_for(lambda: all_beyond(federation, 3))
         asleep = next(s["pid"] for s in federation.status() if s["row"] == 1)
         os.kill(asleep, signal.SIGSTOP)
         wait_for(lambda: any(s["round"] > 20 for s in federation.status() if s["row"] != 1))

@@ -205,6 +205,7 @@ def test_a9a_is_read_line_by_line():
     assert Classification("softmax", data).n == 248
 
 
+@pytest.mark.slow
 def test_photographs_have_their_colours_and_scale(cifar10_root):
     data = cifar10(path=str(cifar10_root))
     assert (data.x.shape, data.test_x.shape) == ((50_000, 3, 32, 32), (10_000, 3, 32, 32))

@@ -19,10 +19,13 @@ from peerloom.runtime import iterate
 from peerloom.schedules import Always, Bernoulli
 from peerloom.testing import random_quadratic
 from tests.builders import (
+    check_refuses_unequal_links,
     checkpoint_at,
     experiment,
     final,
+    paths,
     quadratic,
+    starts,
     trajectory,
     undirected_graphs,
 )
@@ -40,11 +43,6 @@ from tests.oracles import (
 
 RULES = [EXTRA, D2, NIDS]
 GRAPH = graphs.geometric(6, radius=0.5, seed=1)
-paths = pytest.mark.parametrize("path", ["matrix", "links"])
-
-
-def starts(rows, n=3, seed=0):
-    return np.random.default_rng(seed).normal(size=(rows, n))
 
 
 def symmetric_weights(seed, m):
@@ -273,15 +271,4 @@ def test_numpys_numbers_are_numbers(rule, number):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_directed_graphs_and_unequal_weights_are_refused(rule):
-    with pytest.raises(
-        ConfigError,
-        match=f"{rule.__name__} needs symmetric links, but graph 'directed_ring' is directed",
-    ):
-        experiment(graphs.directed_ring(6), rule(0.1))
-    shift = [
-        [0.4, 0.6, 0.0],
-        [0.0, 0.4, 0.6],
-        [0.6, 0.0, 0.4],
-    ]  # doubly stochastic, yet not symmetric
-    with pytest.raises(ConfigError, match=f"{rule.__name__} needs symmetric links"):
-        experiment(graphs.from_matrix(shift), rule(0.1))
+    check_refuses_unequal_links(rule(0.1))

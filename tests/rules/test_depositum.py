@@ -19,9 +19,11 @@ from peerloom.runtime import iterate
 from peerloom.schedules import Always, Bernoulli, Every
 from peerloom.testing import random_quadratic
 from tests.builders import (
+    check_refuses_unequal_links,
     checkpoint_at,
     experiment,
     final,
+    paths,
     quadratic,
     trajectory,
     undirected_graphs,
@@ -41,7 +43,6 @@ from tests.oracles import (
 )
 
 GRAPH = graphs.geometric(6, radius=0.5, seed=1)
-paths = pytest.mark.parametrize("path", ["matrix", "links"])
 moments = pytest.mark.parametrize("nesterov", [False, True], ids=["polyak", "nesterov"])
 
 # Each regulariser with its scalar proximal step as the paper writes it.
@@ -554,16 +555,7 @@ def test_impossible_momenta_and_mixings_are_refused():
 
 @pytest.mark.parametrize("rule", [Depositum(0.1), DSMT(0.1), ProxGT(0.1)])
 def test_directed_graphs_and_unequal_weights_are_refused(rule):
-    named = f"{type(rule).__name__} needs symmetric links"
-    with pytest.raises(ConfigError, match=f"{named}, but graph 'exponential' is directed"):
-        experiment(graphs.exponential(6), rule)
-    shift = [
-        [0.4, 0.6, 0.0],
-        [0.0, 0.4, 0.6],
-        [0.6, 0.0, 0.4],
-    ]  # doubly stochastic, yet not symmetric
-    with pytest.raises(ConfigError, match=named):
-        experiment(graphs.from_matrix(shift), rule)
+    check_refuses_unequal_links(rule)
 
 
 @pytest.mark.parametrize(

@@ -9,23 +9,29 @@ import torch
 from hypothesis import given, settings
 
 from peerloom import graphs
-from peerloom.core import ConfigError, Draws
+from peerloom.core import Draws
 from peerloom.core.rates import InverseSqrt, Pieces
 from peerloom.problems import Classification, Labels, blobs
 from peerloom.rules import DGD, DFedAvg, DSpodFL, RandomizedGossip, SporadicSGD
 from peerloom.runtime import build_port
 from peerloom.schedules import Always, Bernoulli, Explicit, distributions
-from tests.builders import experiment, final, quadratic, seeds, trajectory, undirected_graphs
+from tests.builders import (
+    check_refuses_unequal_links,
+    experiment,
+    final,
+    paths,
+    quadratic,
+    same_run,
+    seeds,
+    starts,
+    trajectory,
+    undirected_graphs,
+)
 from tests.oracles import check_close, check_doubly_stochastic, check_dspodfl, gradient
 
 PRESETS = [DSpodFL, DGD, RandomizedGossip, SporadicSGD, DFedAvg]
 COINS = Bernoulli(nodes=distributions.Uniform(), links=distributions.Beta(0.5, 0.5))
 GRAPH = graphs.geometric(6, radius=0.5, seed=1)
-paths = pytest.mark.parametrize("path", ["matrix", "links"])
-
-
-def starts(rows, n=3, seed=0):
-    return np.random.default_rng(seed).normal(size=(rows, n))
 
 
 @paths
@@ -144,13 +150,6 @@ def test_invariant_5_links_that_always_fire_contract_by_the_square():
 NOISY = quadratic(6, noise=0.3)
 
 
-def same_run(one, other, path):
-    first, second = trajectory(one, path=path), trajectory(other, path=path)
-    return len(first) == len(second) and all(
-        torch.equal(x, y) for x, y in zip(first, second, strict=True)
-    )
-
-
 def run(rule, schedule, problem=NOISY, **options):
     return experiment(
         GRAPH, rule(0.1), schedule=schedule, problem=problem, rounds=24, seed=5, **options
@@ -211,20 +210,5 @@ def test_without_links_clients_descend_alone():
 
 
 @pytest.mark.parametrize("rule", PRESETS)
-def test_a_directed_graph_is_refused_by_rule_and_graph(rule):
-    for graph in (graphs.exponential(6), graphs.directed_ring(6)):
-        with pytest.raises(
-            ConfigError,
-            match=f"^{rule.__name__} needs symmetric links, but graph '{graph.name}' is directed",
-        ):
-            experiment(graph, rule(0.1))
-
-
-def test_unequal_weights_are_refused():
-    shift = [
-        [0.4, 0.6, 0.0],
-        [0.0, 0.4, 0.6],
-        [0.6, 0.0, 0.4],
-    ]  # doubly stochastic, yet not symmetric
-    with pytest.raises(ConfigError, match="DSpodFL needs symmetric links"):
-        experiment(graphs.from_matrix(shift))
+def test_directed_graphs_and_unequal_weights_are_refused(rule):
+    check_refuses_unequal_links(rule(0.1))

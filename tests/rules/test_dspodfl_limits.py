@@ -9,7 +9,7 @@ from peerloom.rules import DGD, DFedAvg, DSpodFL
 from peerloom.runtime import iterate
 from peerloom.schedules import Bernoulli
 from tests.builders import experiment, final, quadratic
-from tests.oracles import check_close, metropolis
+from tests.oracles import check_close, local_steps_fixed_point, metropolis
 
 GRAPH = graphs.complete(4)
 PROBLEM = quadratic(4, n=2, seed=3)
@@ -90,16 +90,8 @@ def test_a_shrinking_step_closes_the_gap_that_a_fixed_one_leaves():
 
 
 def dfedavg_fixed_point(alpha, D):
-    """X = W (K X + c): D local steps, a linear map of each client's model, then one mixing."""
-    m, n = PROBLEM.b.shape
     R = np.array(metropolis(GRAPH))
-    W = np.kron(R + np.diag(1 - R.sum(axis=1)), np.eye(n))
-    K, c = np.zeros((m * n, m * n)), np.zeros(m * n)
-    for i in range(m):
-        here, step = slice(i * n, i * n + n), np.eye(n) - alpha * PROBLEM.A[i]
-        K[here, here] = np.linalg.matrix_power(step, D)
-        c[here] = sum(np.linalg.matrix_power(step, k) @ (alpha * PROBLEM.b[i]) for k in range(D))
-    return np.linalg.solve(np.eye(m * n) - W @ K, W @ c).reshape(m, n)
+    return local_steps_fixed_point(PROBLEM, R + np.diag(1 - R.sum(axis=1)), alpha, D)
 
 
 @pytest.mark.parametrize("D", [1, 10])

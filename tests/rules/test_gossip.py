@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,24 +14,31 @@ from peerloom.core.rates import InverseSqrt
 from peerloom.rules import DGD, DSGD, CooperativeSGD
 from peerloom.schedules import Always, Bernoulli, Explicit, distributions
 from peerloom.testing import random_quadratic
-from tests.builders import experiment, final, quadratic, seeds, trajectory, undirected_graphs
+from tests.builders import (
+    check_refuses_unequal_links,
+    experiment,
+    final,
+    paths,
+    quadratic,
+    same_run,
+    seeds,
+    starts,
+    trajectory,
+    undirected_graphs,
+)
 from tests.oracles import (
     check_close,
     check_states,
     fired_matrix,
     gradient,
     gradients,
+    local_steps_fixed_point,
     metropolis,
     mixing_matrices,
 )
 
 COINS = Bernoulli(nodes=distributions.Uniform(), links=distributions.Beta(0.5, 0.5))
 GRAPH = graphs.geometric(6, radius=0.5, seed=1)
-paths = pytest.mark.parametrize("path", ["matrix", "links"])
-
-
-def starts(rows, n=3, seed=0):
-    return np.random.default_rng(seed).normal(size=(rows, n))
 
 
 def adapt_then_combine(exp, alpha):
@@ -131,13 +137,6 @@ def run(rule, schedule=None, graph=GRAPH):
     )
 
 
-def same_run(one, other, path):
-    first, second = trajectory(one, path=path), trajectory(other, path=path)
-    return len(first) == len(second) and all(
-        torch.equal(x, y) for x, y in zip(first, second, strict=True)
-    )
-
-
 @paths
 def test_cooperative_sgd_that_talks_in_every_round_is_dsgd_bit_for_bit(path):
     for schedule in (Always(), Bernoulli(nodes=0.3, links=0.4)):
@@ -176,15 +175,7 @@ OPTIMUM = np.linalg.solve(PROBLEM.A.sum(axis=0), PROBLEM.b.sum(axis=0))
 
 
 def fixed_point(eta, tau):
-    """X = W (K X + c): tau local steps, a linear map of each client's model, then one mixing."""
-    m, n = PROBLEM.b.shape
-    W = np.kron(mixing_matrices(GRAPH)[0], np.eye(n))
-    K, c = np.zeros((m * n, m * n)), np.zeros(m * n)
-    for i in range(m):
-        here, step = slice(i * n, i * n + n), np.eye(n) - eta * PROBLEM.A[i]
-        K[here, here] = np.linalg.matrix_power(step, tau)
-        c[here] = sum(np.linalg.matrix_power(step, k) @ (eta * PROBLEM.b[i]) for k in range(tau))
-    return np.linalg.solve(np.eye(m * n) - W @ K, W @ c).reshape(m, n)
+    return local_steps_fixed_point(PROBLEM, mixing_matrices(GRAPH)[0], eta, tau)
 
 
 def distance(x):
@@ -229,16 +220,4 @@ def test_a_period_below_one_round_is_refused(tau):
 
 @pytest.mark.parametrize("rule", [DSGD, CooperativeSGD])
 def test_directed_graphs_and_unequal_weights_are_refused(rule):
-    for graph in (graphs.exponential(6), graphs.directed_ring(6)):
-        with pytest.raises(
-            ConfigError,
-            match=f"{rule.__name__} needs symmetric links, but graph '{graph.name}' is directed",
-        ):
-            experiment(graph, rule(0.1))
-    shift = [
-        [0.4, 0.6, 0.0],
-        [0.0, 0.4, 0.6],
-        [0.6, 0.0, 0.4],
-    ]  # doubly stochastic, yet not symmetric
-    with pytest.raises(ConfigError, match=f"{rule.__name__} needs symmetric links"):
-        experiment(graphs.from_matrix(shift), rule(0.1))
+    check_refuses_unequal_links(rule(0.1))

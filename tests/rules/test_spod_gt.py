@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,8 +19,11 @@ from tests.builders import (
     directed_graphs,
     experiment,
     final,
+    paths,
     quadratic,
+    same_run,
     seeds,
+    starts,
     trajectory,
     undirected_graphs,
 )
@@ -40,12 +42,7 @@ from tests.oracles import (
 PRESETS = [SynchronousGT, SporadicPushPull, SporadicKGT, PeriodicGT]
 COINS = Bernoulli(nodes=distributions.Uniform(), links=distributions.Beta(0.5, 0.5))
 DIGRAPH = graphs.random_digraph(6, p=0.4, seed=1)
-paths = pytest.mark.parametrize("path", ["matrix", "links"])
 skips = pytest.mark.parametrize("skip", ["zero", "hold"])
-
-
-def starts(rows, n=3, seed=0):
-    return np.random.default_rng(seed).normal(size=(rows, n))
 
 
 def spod_gt(exp, skip, eta, weights=None):
@@ -183,13 +180,6 @@ NOISY = quadratic(6, noise=0.3)
 def run(rule, schedule, graph=DIGRAPH, problem=NOISY, rounds=24):
     return experiment(
         graph, rule, schedule=schedule, problem=problem, rounds=rounds, seed=5, x0=starts(6)
-    )
-
-
-def same_run(one, other, path):
-    first, second = trajectory(one, path=path), trajectory(other, path=path)
-    return len(first) == len(second) and all(
-        torch.equal(x, y) for x, y in zip(first, second, strict=True)
     )
 
 

@@ -20,8 +20,10 @@ from tests.builders import (
     directed_graphs,
     experiment,
     final,
+    paths,
     quadratic,
     seeds,
+    starts,
     trajectory,
     undirected_graphs,
 )
@@ -36,11 +38,6 @@ from tests.oracles import (
 
 DIGRAPH = graphs.random_digraph(6, p=0.4, seed=1)
 GRAPH = graphs.geometric(6, radius=0.5, seed=1)
-paths = pytest.mark.parametrize("path", ["matrix", "links"])
-
-
-def starts(rows, n=3, seed=0):
-    return np.random.default_rng(seed).normal(size=(rows, n))
 
 
 # Equations: generators of (x, and what else the rule keeps) from round 0 on, with dense A and B.

@@ -1,8 +1,7 @@
 """Models that leave: a safetensors file gives the module back, with its accuracy."""
 
-import json
-import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,23 +11,16 @@ from safetensors.torch import load_file
 from torch import nn
 
 import peerloom as pl
-from peerloom.cli import main
 from peerloom.config import comparison_from
 from peerloom.runs.export import has_statistics, named_tensors
 from peerloom.transport import Home
+from tests.command import printed_by
 
 
 @pytest.fixture
 def peerloom(monkeypatch, capsys):
-    def run(*words, code=0):
-        monkeypatch.setattr(sys, "argv", ["peerloom", *map(str, words)])
-        with pytest.raises(SystemExit) as done:
-            main()
-        printed = capsys.readouterr()
-        assert done.value.code == code, printed.err
-        return json.loads(printed.out) if "--json" in words else printed.out + printed.err
-
-    return run
+    """Run a command in this process; what it printed."""
+    return partial(printed_by, monkeypatch, capsys)
 
 
 FILE = {

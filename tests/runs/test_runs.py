@@ -179,6 +179,7 @@ def test_a_run_that_diverges_keeps_what_it_measured(tmp_path):
     assert run.metrics["round"].max() < caught.value.round
 
 
+@pytest.mark.slow
 def test_a_killed_run_can_be_read_and_resumed(tmp_path):
     """kill -9 at a random moment, while checkpoints are written after every round."""
     code = (

@@ -28,6 +28,7 @@ def python(code, **environment):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_imports_change_nothing_of_the_process():
     """Neither of the package nor of any of its public names."""
     code = """
@@ -79,6 +80,7 @@ print(json.dumps([facts._asdict(), [str(one.message) for one in said]]))
 MULTIPLY = "import torch\na = torch.ones(64, 64)\na @ a\n"
 
 
+@pytest.mark.slow
 @mkl
 def test_sums_in_a_fixed_order_are_asked_for_in_time():
     for before in ("", "import torch\n"):
@@ -91,6 +93,7 @@ def test_sums_in_a_fixed_order_are_asked_for_in_time():
     assert (facts["fixed_order"], said) == (True, [])
 
 
+@pytest.mark.slow
 @mkl
 def test_torch_that_has_computed_before_is_noticed():
     processors = Path("/proc/cpuinfo")
@@ -101,6 +104,7 @@ def test_torch_that_has_computed_before_is_noticed():
     assert all("AMD" in text and "prepare_process" in text for text in said)
 
 
+@pytest.mark.slow
 def test_a_setting_of_the_user_is_kept():
     facts, said = python(ASK.format(threads=2), MKL_CBWR="COMPATIBLE")
     assert (facts["mkl_cbwr"], facts["fixed_order"], facts["threads"], said) == (

@@ -204,6 +204,7 @@ def test_all_agree_on_one_table_whoever_crashes(seed, crashes, name, identities,
 # -- between processes
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_threads")
 def test_the_slow_one_acts_seldom_and_the_record_runs_again(tmp_path):
     """200 times the samples take longer, and a killed peer goes on with what it measured."""

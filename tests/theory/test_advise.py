@@ -362,6 +362,7 @@ def test_a_thousand_clients_take_seconds(graph):
 # The command
 
 
+@pytest.mark.slow
 def test_the_command_without_a_file_speaks_of_the_example(tmp_path):
     done = peerloom("advise", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -377,6 +378,7 @@ def test_the_command_without_a_file_speaks_of_the_example(tmp_path):
         assert word in done.stdout
 
 
+@pytest.mark.slow
 def test_json_is_for_machines(tmp_path):
     file = tmp_path / "own.toml"
     file.write_text(
@@ -418,6 +420,7 @@ def test_json_is_for_machines(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_exit_codes(tmp_path):
     file = tmp_path / "cut.toml"
     graph = 'name = "from_edges"\nn = 3\nedges = [[0, 1]]'

@@ -14,6 +14,7 @@ from peerloom.papers.theorems import spod_gt_recursion as recursion
 from peerloom.papers.theorems.spod_gt import Mixing
 from peerloom.schedules import Bernoulli, distributions
 from peerloom.theory.matrices import second_modulus
+from tests.builders import dspodfl_setting
 
 PAGE = Path(__file__).parents[2] / "docs" / "theory.md"
 SEEDS = range(1, 21)
@@ -45,23 +46,8 @@ def two_way():
     return Mixing(graph.peers, sporadic(graph, 1))
 
 
-def setting(**changes):
-    return dspodfl.Setting(
-        **{
-            "m": 10,
-            "rho": 0.5,
-            "beta": 1,
-            "mu": 0.1,
-            "zeta": 0.5,
-            "delta": 1,
-            "sigma": 1,
-            **changes,
-        }
-    )
-
-
 def recursion_gap():
-    s = setting(mu=0.9, zeta=0.1, rho=0.3)
+    s = dspodfl_setting(mu=0.9, zeta=0.1, rho=0.3)
     return dspodfl.convex_bound(s, dspodfl.alpha_max(s) / 2, 10**6, (1.0, 1.0))[0]
 
 
@@ -93,12 +79,12 @@ NUMBERS = {
     "rho tilde, links from Beta(0.5, 0.5)": lambda: geometric_rho(False),
     "rho tilde, every link on": lambda: geometric_rho(True),
     "rho(Phi) at 0.99 of the printed bound, mu = 1, d_min = 0.6": lambda: dspodfl.rho_phi(
-        setting(mu=1.0, d_min=0.6),
-        0.99 * dspodfl.convex_step(setting(mu=1.0, d_min=0.6), 3).printed,
+        dspodfl_setting(mu=1.0, d_min=0.6),
+        0.99 * dspodfl.convex_step(dspodfl_setting(mu=1.0, d_min=0.6), 3).printed,
         3,
     ),
     "rho(Phi) at 0.99 of the printed bound, mu = 0.1, d_min = 1": lambda: dspodfl.rho_phi(
-        setting(), 0.99 * dspodfl.convex_step(setting(), 3).printed, 3
+        dspodfl_setting(), 0.99 * dspodfl.convex_step(dspodfl_setting(), 3).printed, 3
     ),
     "model error after many rounds, Theorem 4.11's closed form": lambda: recursion_gap().printed,
     "the same, by the recursion it comes from": lambda: recursion_gap().truth,
@@ -114,7 +100,9 @@ NUMBERS = {
         ).printed
     ),
     "floor of the squared gradient over (1 - d_min) G^2, gradients bounded by G": lambda: (
-        nonconvex.nonconvex_gap(setting(zeta=0.0, delta=1.0, sigma=0.0, d_min=0.5), 1e-9).printed
+        nonconvex.nonconvex_gap(
+            dspodfl_setting(zeta=0.0, delta=1.0, sigma=0.0, d_min=0.5), 1e-9
+        ).printed
         / 0.5
     ),
     "least p for which condition (12) has a step": mll_sgd.least_probability,

@@ -25,19 +25,14 @@ def settings(draw):
     )  # fmt: skip
 
 
+def letters(s):
+    """m, rho, beta, mu, zeta, delta, sigma, d_min and d_max of a setting."""
+    return s.m, s.rho, s.beta, s.mu, s.zeta, s.delta, s.sigma, s.d_min, s.d_max
+
+
 @given(settings(), st.floats(1e-4, 0.5), st.sampled_from([3, 6]))
 def test_the_strongly_convex_recursion(s, al, c):
-    m, r, B, mu, z, dl, sg, d0, d1 = (
-        s.m,
-        s.rho,
-        s.beta,
-        s.mu,
-        s.zeta,
-        s.delta,
-        s.sigma,
-        s.d_min,
-        s.d_max,
-    )
+    m, r, B, mu, z, dl, sg, d0, d1 = letters(s)
     R = (1 + r) / (1 - r)
     phi = [
         [1 - mu * al * (1 + mu * al - (mu * al) ** 2)
@@ -140,17 +135,7 @@ def test_the_nonconvex_theorem(s, al, K, drop):
 
 @given(settings(), st.floats(1e-4, 0.5), st.floats(0.5, 50), st.integers(1, 10**6))
 def test_diminishing_steps(s, a0, gamma, k):
-    m, r, B, mu, z, dl, sg, d0, d1 = (
-        s.m,
-        s.rho,
-        s.beta,
-        s.mu,
-        s.zeta,
-        s.delta,
-        s.sigma,
-        s.d_min,
-        s.d_max,
-    )
+    m, r, B, mu, z, dl, sg, d0, d1 = letters(s)
     eta, R = (1 - d0) / a0, (1 + r) / (1 - r)
     g1 = 0.5 / (1 + 2 * B**2 * eta / mu**2)
     convex = min(

@@ -21,39 +21,8 @@ from peerloom.transport.frames import (
     read_prefix,
 )
 from peerloom.transport.parser import Parser
+from tests.frame_samples import SAMPLES
 
-SIDE = {"incarnation": 2, "process_nonce": 4, "attempt": 1, "last": [1, 9], "want": 4, "room": 16}
-SAMPLES = {
-    Kind.HELLO: {
-        "versions": [1, 1],
-        "run": "r",
-        "agreement": "a",
-        "roster": "h",
-        "roster_version": 3,
-        **SIDE,
-    },
-    Kind.HELLO_OK: {"roster_version": 3, **SIDE},
-    Kind.DATA: {
-        "channel": 0,
-        "round": 3,
-        "mix_index": 0,
-        "mode": "ordered",
-        "ask": True,
-        "length": 400,
-        "epoch": 0,
-        "incarnation": 1,
-        "seq": 7,
-    },
-    Kind.SKIP: {"round": 3, "epoch": 0, "incarnation": 1, "seq": 7},
-    Kind.MORE: {"seq": 7, "at": 1 << 18},
-    Kind.ACK: {"seq": 7, "result": "applied", "room": 3},
-    Kind.REFUSE: {"seq": 7, "why": "not_finite", "room": 0},
-    Kind.PING: {"stamp": 2**62},
-    Kind.PONG: {"stamp": 0, "room": 3},
-    Kind.BYE: {"why": "stopped"},
-    Kind.ROSTER: {},
-    Kind.JOIN: {},
-}
 BODY = np.arange(100, dtype="<f4").tobytes()
 SEAL = 8  # bytes after a body
 WITH_BODY = (Kind.DATA, Kind.MORE, Kind.ROSTER, Kind.JOIN)

@@ -39,6 +39,7 @@ from tests.federation import (
     parcel,
     until,
 )
+from tests.frame_samples import SAMPLES
 
 
 @pytest.fixture(autouse=True)
@@ -697,8 +698,6 @@ def test_a_length_that_cannot_be_is_not_allocated(length, claimed, hostile):
 
 @pytest.mark.parametrize("kind", [Kind.HELLO_OK, Kind.ACK, Kind.PONG, Kind.MORE])
 def test_frames_out_of_turn_end_the_connection(kind, hostile):
-    from test_frames import SAMPLES
-
     member, b = hostile
     member.frames.send(kind, SAMPLES[kind])
     assert refused(b, "out_of_turn")
