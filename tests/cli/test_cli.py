@@ -189,7 +189,7 @@ def test_mistakes_have_an_exit_code_and_a_sentence(place, words, code, said):
     assert "Traceback" not in done.stderr
 
 
-def test_an_interruption_is_said(monkeypatch, capsys):
+def test_an_interruption_ends_with_a_sentence(monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
@@ -217,7 +217,7 @@ def test_divergence_is_exit_code_3_and_spares_the_others(place):
 
 
 @pytest.mark.slow
-def test_report_of_folders(place):
+def test_a_report_is_made_of_the_folders_that_are_named(place):
     peerloom("run", "small.toml", "--out", "out", cwd=place)
     done = peerloom(
         "report", "out/DSpodFL-seed1", "out/DGD-seed1", "-o", "both.html", "--json", cwd=place
@@ -228,7 +228,7 @@ def test_report_of_folders(place):
 
 
 @pytest.mark.slow
-def test_list_and_doctor(place):
+def test_list_names_every_part_and_doctor_checks_the_installation(place):
     every = json.loads(peerloom("list", "--json", cwd=place).stdout)
     assert "DSpodFL" in every["algorithms"]
     entry = next(

@@ -10,7 +10,7 @@ from peerloom.errors import CodecError
 
 
 @given(width=st.integers(1, 40), count=st.integers(0, 100), seed=st.integers(0, 999))
-def test_fixed_widths(width, count, seed):
+def test_numbers_of_fixed_width_are_packed_without_gaps_and_come_back(width, count, seed):
     values = np.random.default_rng(seed).integers(0, 2**width, count)
     body = bits.pack_fixed(values, width)
     assert len(body) == -(-count * width // 8)
@@ -19,13 +19,13 @@ def test_fixed_widths(width, count, seed):
     assert np.unpackbits(body)[: count * width].tolist() == [int(digit) for digit in digits]
 
 
-def test_fixed_widths_in_several_blocks():
+def test_numbers_packed_in_several_blocks_come_back():
     values = np.random.default_rng(0).integers(0, 2**13, 3 * 8 * bits._BLOCK + 5)
     assert (bits.unpack_fixed(bits.pack_fixed(values, 13), len(values), 13) == values).all()
 
 
 @given(st.lists(st.integers(0, 2**40) | st.integers(0, 3), max_size=60))
-def test_elias_codes(sizes):
+def test_elias_codes_have_their_length_and_come_back(sizes):
     values = np.array(sizes, np.int64)
     runs = np.concatenate(bits.pack_elias(values))
     assert (
@@ -46,7 +46,7 @@ def test_an_elias_code_that_does_not_end_is_refused():
 
 
 @given(n=st.integers(1, 5000), seed=st.integers(0, 999), share=st.floats(0, 1))
-def test_elias_fano(n, seed, share):
+def test_elias_fano_positions_have_their_length_and_come_back(n, seed, share):
     k = max(1, int(share * n))
     at = np.sort(np.random.default_rng(seed).permutation(n)[:k])
     body = np.concatenate(bits.pack_elias_fano(at, n))
@@ -56,7 +56,7 @@ def test_elias_fano(n, seed, share):
 
 
 @given(st.lists(st.booleans(), max_size=40))
-def test_bitmaps(flags):
+def test_bitmaps_come_back(flags):
     body = np.packbits(np.array(flags, bool))
     assert bits.unpack_bitmap(body, len(flags)).tolist() == flags
 

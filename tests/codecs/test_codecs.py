@@ -76,7 +76,7 @@ def test_every_codec_is_here():
 @pytest.mark.parametrize("codec", EVERY, ids=repr)
 @settings(max_examples=12)
 @given(n=st.integers(1, 80), seed=st.integers(0, 10**6))
-def test_the_laws(codec, n, seed):
+def test_every_codec_keeps_the_four_laws(codec, n, seed):
     check_codec(codec, n, seed)
 
 
@@ -285,7 +285,7 @@ def test_a_sign_of_zero_needs_more_than_a_bit_and_gets_it(n, seed, zeros):
     assert np.array_equal(values, np.sign(row) * size)
 
 
-def test_pames_lengths():
+def test_pames_bodies_have_the_lengths_of_its_worked_example():
     """The worked numbers of the specification: n = 10^4, s = 100."""
     plain, masked = Coordinates(0.01), Coordinates(0.01, mask=True)
     assert plain.paper_bits(10_000) == masked.paper_bits(10_000) == 16_300

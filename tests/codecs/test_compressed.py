@@ -217,7 +217,7 @@ def test_only_what_is_packed_is_charged():
     ],
     ids=repr,
 )
-def test_lengths(message, nbytes, paper):
+def test_bodies_have_the_stated_bytes_and_the_papers_bits(message, nbytes, paper):
     row = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 100)).astype(np.float32))
     assert message.nbytes(row, envelope_of_rows(Draws(0), 1, 1, np.arange(1))).tolist() == [nbytes]
     assert message.paper_bits(100) == paper
@@ -257,7 +257,7 @@ def test_two_differences_of_a_round_are_compressed_independently():
     assert not torch.equal(net.compress(x).value, net.compress(x).value)
 
 
-def test_refusals():
+def test_impossible_parameters_and_starts_are_refused():
     with pytest.raises(ConfigError, match="gamma must be above 0"):
         pl.rules.CHOCO(0.1, gamma=0.0)
     with pytest.raises(ConfigError, match="from 2 to 16 bits"):

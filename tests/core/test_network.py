@@ -97,7 +97,7 @@ def test_the_matrix_holds_the_weights_and_what_they_leave_over(rows, seed):
             )
 
 
-def test_weight_kinds():
+def test_links_give_their_weights_by_name():
     links = made(3, [(0, 1), (1, 2)], a=[0.1, 0.2], b=[0.3, 0.4])
     assert links.weight("a").tolist() == [0.1, 0.2]
     assert links.weight("b").tolist() == [0.3, 0.4]

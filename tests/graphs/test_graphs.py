@@ -61,7 +61,7 @@ def test_directed_graphs_are_strongly_connected_with_a_coin_per_link(name):
     assert len(set(graph.peers.coin)) == len(graph.peers)
 
 
-def test_shapes():
+def test_named_graphs_have_exactly_their_links():
     both = lambda edges: {(i, j) for i, j in edges} | {(j, i) for i, j in edges}  # noqa: E731
     assert pairs(graphs.ring(4)) == both([(0, 1), (1, 2), (2, 3), (3, 0)])
     assert pairs(graphs.path(4)) == both([(0, 1), (1, 2), (2, 3)])

@@ -66,12 +66,12 @@ def test_a_name_is_given_once():
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))
-def test_contract(name):
+def test_every_rule_keeps_the_contract(name):
     check_rule(RULES[name](**EVERY[name]))
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))
-def test_contract_with_random_coordinates(name):
+def test_every_rule_keeps_the_contract_with_random_coordinates_or_refuses_them(name):
     """Rules work with codecs that carry part of a row, or refuse them.
 
     A coordinate that was not carried is a link that did not fire.
@@ -86,7 +86,7 @@ def test_contract_with_random_coordinates(name):
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))
-def test_contract_with_coarse_messages(name):
+def test_every_rule_keeps_the_contract_with_coarse_messages_or_refuses_them(name):
     rule = RULES[name](**EVERY[name])
     for message in (pl.messages.SignTopK(0.4), pl.messages.ANQ(), pl.messages.Dense("float16")):
         if message.fit in rule.needs.accepts:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import peerloom as pl
+from peerloom import core
 from peerloom.config import comparison_from
 from peerloom.core import Port
 from peerloom.datasets import CATALOGUE, locate
@@ -90,9 +91,9 @@ def headings(path):
 
 def test_the_glossary_names_things_that_exist():
     text = (ROOT / "docs" / "glossary.md").read_text()
-    for owner, name in re.findall(r"`(Links|Ledger|Cycle|Every|DFedAvg|Activity)\.(\w+)", text):
-        import peerloom.core as core
-
+    found = re.findall(r"`(Links|Ledger|Cycle|Every|DFedAvg|Activity)\.(\w+)", text)
+    assert found
+    for owner, name in found:
         home = (
             getattr(core, owner, None)
             or getattr(pl.schedules, owner, None)

@@ -127,12 +127,12 @@ def figures(name):
     )
 
 
-def test_the_table_is_complete():
+def test_every_rule_has_golden_numbers():
     assert set(GOLDEN) == set(RULES)
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
-def test_golden(name):
+def test_every_rule_gives_its_golden_numbers(name):
     assert figures(name) == pytest.approx(GOLDEN[name], rel=1e-9)
 
 

@@ -75,7 +75,7 @@ def guesses(source):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_nobody_guesses_by_type(path):
+def test_no_code_decides_by_the_name_of_a_type(path):
     assert not list(guesses(path.read_text()))
 
 
@@ -95,7 +95,7 @@ def test_the_check_sees_a_guess(line):
     assert list(guesses(line))
 
 
-def test_names_may_be_told():
+def test_names_of_types_may_be_shown():
     assert not list(
         guesses("f'{type(rule).__name__} is new'\nname = type(rule).__name__\nsay(name)")
     )

@@ -87,7 +87,7 @@ def test_a_claim_fails_with_one_of_its_points():
     assert AHEAD(found({"a": good}), judge=False).answer == "not decided here"
 
 
-def test_who_diverges_loses_and_who_never_arrives_is_late():
+def test_runs_that_diverge_lose_and_runs_that_never_arrive_are_late():
     fine, gone = (
         run("ours", 0, mean_accuracy=[0.1, 0.2]),
         run("other", 0, "diverged", mean_accuracy=[0.1, 0.9]),
@@ -141,7 +141,7 @@ def test_communication_rounds_are_messages_over_what_a_round_asks_for():
     assert Reading("communications").of(everyone) == 12 / 15
 
 
-def test_order_and_close():
+def test_claims_of_order_and_of_closeness_are_decided():
     ranked = {"": {"a": [0.9], "b": [0.8], "c": [0.7]}}
     assert answer(order(["a", "b", "c"], END, ""), ranked) == "holds"
     assert answer(order(["a", "c", "b"], END, ""), ranked) == "does not hold"
@@ -165,7 +165,7 @@ def test_the_mean_along_a_curve_goes_as_far_as_all_came():
     assert some.values("", "fast", along) == {"0": pytest.approx(0.325)}
 
 
-def test_who_has_not_settled_when_its_rounds_are_over_never_does():
+def test_a_run_that_has_not_settled_at_its_end_never_does():
     one = run("PaME", 0, messages=[0, 6, 12])
     settled = Reading("messages", "settled")
     for rounds, expected in ((2, 12.0), (3, math.inf)):
@@ -222,7 +222,7 @@ def test_a_lead_at_some_delay_is_one_over_each_other():
     assert over([0.1, 0.3, 0.5], [0.1, 0.45, 0.6]) == "does not hold"
 
 
-def test_margins_best_values_and_ratios():
+def test_claims_of_margins_best_points_and_ratios_are_decided():
     points = {
         "small": {"ours": [0.6], "other": [0.5]},
         "large": {"ours": [0.9], "other": [0.5]},
@@ -244,7 +244,7 @@ def test_margins_best_values_and_ratios():
     assert answer(steady("ours", END, ""), points) == "does not hold"
 
 
-def test_printed_numbers():
+def test_claims_of_printed_numbers_are_decided_within_their_tolerance():
     numbers = {("", "a", END): 0.70, ("", "b", END): 0.50}
     assert answer(printed(numbers, 0.03, ""), {"": {"a": [0.72], "b": [0.49]}}) == "holds"
     assert answer(printed(numbers, 0.03, ""), {"": {"a": [0.72], "b": [0.40]}}) == "does not hold"

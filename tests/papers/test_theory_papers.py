@@ -554,7 +554,7 @@ def test_the_beta_of_corollary_1_is_below_the_safe_limit(n, lam, T0, nesterov, r
     assert 0 <= found.gamma < 1
 
 
-def test_a_graph_that_mixes_well_mixes_badly_too():
+def test_a_larger_lambda_may_be_assumed_where_it_gives_better_limits():
     for lam in (1e-9, 0.01, 0.3, 0.9):
         plain, best = depositum.deltas(lam, 3, 0.01), depositum.deltas(lam, 3, 0.01, larger=True)
         assert best[0] * best[1] >= plain[0] * plain[1]
@@ -667,7 +667,7 @@ def test_the_constants_of_pames_rates():
 # Graphs, bounds
 
 
-def test_shapes():
+def test_facts_of_small_graphs_are_right():
     ring = graph_facts(graphs.ring(6).peers)
     assert (ring.connected, ring.bipartite, ring.regular, ring.diameter) == (True, True, True, 3)
     assert not graph_facts(graphs.ring(5).peers).bipartite
@@ -678,7 +678,7 @@ def test_shapes():
 
 
 @given(undirected_graphs(most=9))
-def test_shapes_agree_with_networkx(graph):
+def test_facts_of_graphs_agree_with_networkx(graph):
     import networkx as nx
 
     shape = nx.Graph(list(zip(graph.peers.src.tolist(), graph.peers.dst.tolist(), strict=True)))

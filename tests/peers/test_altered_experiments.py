@@ -128,7 +128,7 @@ def test_signed_code_runs_only_where_the_site_allows_it(site):
         )  # the working directory is not looked at, on the path or not
 
 
-def test_code_that_changed_after_it_was_allowed(site):
+def test_code_that_changed_after_it_was_allowed_is_refused(site):
     site.sign(EVIL)
     policy, code = SiteCode(site.home.folder), site.home.folder / "code"
     code.mkdir()
@@ -160,7 +160,7 @@ def test_allowing_imports_nothing(site, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "name", ["strike", "a:b:c", "../evil:strike", "evil-module:strike", "os:", ":strike", "a/b:c"]
 )
-def test_names_that_are_none(site, name):
+def test_what_is_no_name_of_code_cannot_be_allowed(site, name):
     with pytest.raises(ConfigError, match="names no code"):
         SiteCode(site.home.folder).allow(name)
 

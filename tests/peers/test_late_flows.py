@@ -188,7 +188,7 @@ crashes = st.lists(
 
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), crashes=crashes, deadline=st.floats(0.02, 0.3))
-def test_trackers_keep_their_mean_whatever_is_late_and_whoever_crashes(
+def test_trackers_keep_their_mean_when_flows_are_late_and_peers_crash(
     seed, crashes, deadline, identities, tmp_path_factory
 ):  # fmt: skip
     """Trackers and late flows sum to beta times the gradients, and a replay has the bits."""
@@ -199,7 +199,7 @@ def test_trackers_keep_their_mean_whatever_is_late_and_whoever_crashes(
 
 
 @pytest.mark.parametrize("name", ["DSGT", "DSMT", "ProxGT", "KGT", "paired"])
-def test_every_symmetric_tracker_can_be_repeated(name, identities, tmp_path):
+def test_every_symmetric_tracker_can_be_replayed(name, identities, tmp_path):
     rule, message = ("Depositum", MESSAGES[1]) if name == "paired" else (name, MESSAGES[0])
     exp = small(rule, 12, message=message, schedule=pl.schedules.Always())
     made = check_replay(
@@ -208,7 +208,7 @@ def test_every_symmetric_tracker_can_be_repeated(name, identities, tmp_path):
     assert {"missed", "late"} <= {decision.kind for decision in made}
 
 
-def test_who_sends_nothing_is_deaf(identities, tmp_path, monkeypatch):
+def test_a_row_that_sends_nothing_takes_nothing_back(identities, tmp_path, monkeypatch):
     """A row that sends nothing, since too much is in transit, also takes nothing back."""
     monkeypatch.setattr(sync_wire, "AHEAD", 1)
     exp = small("Depositum", 25, schedule=pl.schedules.Always())

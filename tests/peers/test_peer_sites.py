@@ -173,7 +173,7 @@ def parsed(page):
 # -- that it works
 
 
-def test_own_network_and_own_samples_between_two_processes(sites):
+def test_two_sites_with_own_module_and_samples_give_the_simulators_models(sites):
     """With own module, own samples, metrics and JSON logs, models are those of a simulation."""
     two = sites(rounds=150)
     ports = free_ports(2)
@@ -231,7 +231,7 @@ def check_export(two, row, wanted):
         export_peer(two.homes[row], file, "x")
 
 
-def test_metrics_of_a_running_peer(sites):
+def test_metrics_of_a_running_peer_are_well_formed_and_move(sites):
     two = sites()
     (port,) = free_ports(1)
     process = two.start(0, "--metrics", f"127.0.0.1:{port}")
@@ -302,7 +302,7 @@ def cli(sites, *words, code=0):
     return done.stdout + done.stderr
 
 
-def test_words_of_a_neighbour_are_no_labels():
+def test_words_of_a_neighbour_never_become_metric_labels():
     link = {
         "peer": "b", "direction": "out", "up": True, "since": 1.0, "rtt": None, "lag": None,
         "unacked_age": 0.0, "imbalance": 0,
@@ -329,7 +329,7 @@ def test_words_of_a_neighbour_are_no_labels():
 # -- mistakes
 
 
-def test_started_twice_and_other_files(sites):
+def test_a_second_process_and_another_file_are_refused(sites):
     """A second process of a peer ends with code 5; another file is refused at both ends."""
     two = sites()
     two.start(0)

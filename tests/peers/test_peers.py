@@ -99,7 +99,7 @@ def test_rounds_go_on_without_those_who_are_late(name, identities, tmp_path):
 @given(
     seed=st.integers(0, 2**32), crashes=crashes, deadline=st.floats(0.02, 0.3), whole=st.booleans()
 )
-def test_no_mass_is_lost_whatever_is_late_and_whoever_crashes(
+def test_no_mass_is_lost_when_messages_are_late_and_peers_crash(
     seed, crashes, deadline, whole, identities, tmp_path_factory
 ):
     """Spod-GT's trackers, with what is still owed, always sum to the gradients used last."""
@@ -356,7 +356,7 @@ def test_a_free_worker_takes_the_newest_of_its_hub(identities):
         assert exp.algorithm.step(x, net).x.item() == wanted
 
 
-def test_free_hubs_come_to_what_waiting_ones_come_to(identities, tmp_path):
+def test_free_hubs_converge_to_what_waiting_hubs_converge_to(identities, tmp_path):
     """With full gradients a round contracts the rows' largest norm, so old models only delay it.
 
     Workers differ threefold in speed, one is killed and goes back to a checkpoint, and messages are
@@ -606,7 +606,7 @@ def test_stopped_peers_go_on(tmp_path):
 
 @pytest.mark.usefixtures("small_threads")
 @pytest.mark.parametrize("how", [{"deadline": 0.2}, {"free": True}], ids=["deadline", "free"])
-def test_processes_that_do_not_wait_for_the_slow(how, tmp_path):
+def test_processes_go_on_while_one_is_stopped(how, tmp_path):
     """One is stopped by SIGSTOP for a while; the others go on, and a deadline can be replayed."""
     rounds = 2000 if "free" in how else 120  # peers that wait for nobody are soon done
     exp = experiment("DSpodFL", rounds=rounds)
@@ -631,7 +631,7 @@ def test_processes_that_do_not_wait_for_the_slow(how, tmp_path):
 
 
 @pytest.mark.usefixtures("small_threads")
-def test_free_hubs_between_processes(tmp_path):
+def test_free_hubs_end_after_their_workers(tmp_path):
     """A hub ends after its workers: each row does all its rounds and leaves its start."""
     graph = pl.graphs.hubs(pl.graphs.complete(2), [2, 1])
     rule, rhythm = pl.rules.MLLSGD(lr=0.1), pl.schedules.HubRounds(2)

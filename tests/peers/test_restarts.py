@@ -83,7 +83,7 @@ class Rows:
 
 
 @pytest.mark.parametrize("how", ["stop", "cut"])
-def test_stopped_a_hundred_rounds_apart_again_and_again(how, identities, tmp_path):
+def test_stops_a_hundred_rounds_apart_change_no_bit(how, identities, tmp_path):
     """Restarts do not send again what the start before sent again.
 
     They once did: after two restarts all peers ended with exit code 5 for ever.
@@ -129,7 +129,7 @@ kills = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 100)), max_size=3)
     seed=st.integers(0, 2**32),
 )
 @example(name="DSpodFL", stops=[(50, None, "stop"), (1, LONG, "stop")], kills=[(0, 49)], seed=0)
-def test_any_number_of_stops_at_any_distance(
+def test_any_number_of_stops_at_any_distance_can_be_replayed_to_the_bit(
     name, stops, kills, seed, identities, tmp_path_factory
 ):
     exp = experiment(name, rounds=100)
@@ -147,7 +147,7 @@ def test_any_number_of_stops_at_any_distance(
     )  # with a deadline, rounds went on without those who had stopped first
 
 
-def test_many_starts_while_a_neighbour_is_away():
+def test_many_starts_while_a_neighbour_is_away_do_not_fill_the_outbox():
     """With a deadline every start adds a parcel for a peer that is away; the outbox bears it."""
     from peerloom.transport.outbox import Outbox, OutboxFullError
     from peerloom.transport.types import Parcel

@@ -74,7 +74,7 @@ def exchange(posts, ids, pairs, round):
     return {letter.epoch for letter in got}
 
 
-def test_join_leave_rejoin_and_fork(tmp_path, ports):
+def test_members_join_leave_and_return_and_a_fork_is_refused(tmp_path, ports):
     """A newcomer changes nothing, a leaver is cut off, one that returns waits for an epoch."""
     first = federation(4, BOTH, ports)
     ids = [member.id for member in first.members]
@@ -145,7 +145,7 @@ def test_a_forked_successor_ends_the_link_with_an_alarm(tmp_path, ports):
     )
 
 
-def test_who_only_listens_can_still_bring_a_newer_roster(tmp_path, ports):
+def test_acknowledgements_bring_a_newer_roster(tmp_path, ports):
     """peer-1 only sends to peer-0: acknowledgements tell it that there is a newer roster."""
     roster = federation(3, [(1, 0), (2, 1)], ports)
     with endpoint(0, roster, tmp_path, ports[0]) as a, endpoint(1, roster, tmp_path, ports[1]) as b:

@@ -198,7 +198,7 @@ def test_large_scores_do_not_overflow():
     assert LOSSES["logistic"].value(s[:, 1:], y).item() == pytest.approx(1e4)
 
 
-def test_correct_answers():
+def test_an_answer_is_correct_where_the_first_of_the_largest_scores_is_the_label():
     assert LOSSES["hinge"].correct(
         torch.tensor([[1.0, 2.0], [3.0, 2.0]]), torch.tensor([1, 1])
     ).tolist() == [True, False]

@@ -97,7 +97,7 @@ def test_the_hash_knows_the_agreement_and_not_the_samples(csv, tmp_path):
     assert spec_hash(experiment(FILE.replace("50, 130", "50, 131"))) != spec_hash(exp)
 
 
-def test_it_cannot_be_simulated(tmp_path):
+def test_own_data_cannot_be_simulated(tmp_path):
     with pytest.raises(ConfigError, match="start each peer by itself"):
         Federation(experiment(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -201,7 +201,7 @@ def test_other_mistakes_are_named(csv, tmp_path, monkeypatch):
         with_samples(experiment(), 0, "site_loader:arrays", "ill")
 
 
-def test_real_targets(csv):
+def test_targets_of_a_regression_are_read_as_real_numbers(csv):
     text = FILE.replace("logistic", "least_squares").replace("classes = 2", "classes = 0")
     data = with_samples(
         experiment(text), 0, csv("age,pressure,ill\n60,150,1.5\n40,120,-2\n")

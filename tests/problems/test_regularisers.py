@@ -90,7 +90,7 @@ JOINTS = {
 
 @pytest.mark.parametrize("name", JOINTS)
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
-def test_pieces_meet(name, share):
+def test_pieces_of_a_proximal_step_meet_without_a_jump(name, share):
     h, _, largest = CASES[name]
     step, tiny = share * largest, 1e-9
     for joint in JOINTS[name](step):

@@ -46,7 +46,7 @@ def start():
 
 @pytest.mark.parametrize("path", ["matrix", "links"])
 @pytest.mark.parametrize("theta", [0.0, 0.7])
-def test_dfedavgm(theta, path):
+def test_dfedavgm_is_its_equation(theta, path):
     def loops():
         x = start()
         yield x
@@ -61,7 +61,7 @@ def test_dfedavgm(theta, path):
 
 
 @pytest.mark.parametrize("Q", [1, 2])
-def test_dfedsam(Q):
+def test_dfedsam_is_its_equation(Q):
     def loops():
         x = start()
         yield x
@@ -83,7 +83,7 @@ def test_dfedsam_stands_still_where_the_gradient_is_zero():
     np.testing.assert_allclose(pl.simulate(exp).x.numpy(), start(), atol=1e-14)
 
 
-def test_kgt():
+def test_kgt_is_its_equation():
     def loops():
         x, c = start(), np.zeros((M, N))
         yield x
@@ -108,7 +108,7 @@ def test_kgts_corrections_sum_to_zero_and_it_is_exact():
     assert np.abs(last.x.numpy() - problem().solution()).max() < 1e-8
 
 
-def test_fedmid():
+def test_fedmid_is_its_equation():
     def loops():
         x = X0
         yield start()
@@ -122,7 +122,7 @@ def test_fedmid():
     same(orbit(pl.rules.FedMiD(0.05, K=K, server_lr=0.9), SERVER, pl.problems.L1(LAM)), loops())
 
 
-def test_feddualavg():
+def test_feddualavg_is_its_equation():
     def loops():
         y = X0
         yield start()
@@ -147,7 +147,7 @@ def feddr(alpha, eta, lr):
         yield np.tile(x, (M, 1))
 
 
-def test_feddr():
+def test_feddr_is_its_equation():
     same(
         orbit(pl.rules.FedDR(0.1, eta=0.7, alpha=1.5, K=K), SERVER, pl.problems.L1(LAM)),
         feddr(1.5, 0.7, 0.1),

@@ -74,7 +74,7 @@ def test_the_table_has_every_metric_that_is_documented():
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_close_measures_against_plain_loops(nesterov):
+def test_diagnostics_are_those_of_plain_loops(nesterov):
     dice = np.random.default_rng(3)
     A = [np.diag(dice.uniform(0.5, 2, 3)) for _ in range(4)]
     b = dice.normal(size=(4, 3))
@@ -111,7 +111,7 @@ def test_close_measures_against_plain_loops(nesterov):
     )
 
 
-def test_measures_against_plain_loops():
+def test_measures_are_those_of_plain_loops():
     exp = experiment(rounds=10, dtype="float64")
     result = pl.simulate(exp)
     data, x = exp.problem.data, result.x.numpy()
@@ -312,7 +312,7 @@ def test_a_state_that_is_about_to_be_refused_is_not_saved(tmp_path, monkeypatch)
     assert (resumed.value.round, resumed.value.row) == (straight.value.round, straight.value.row)
 
 
-def test_a_folder_name_with_brackets(tmp_path):
+def test_a_folder_name_may_have_brackets(tmp_path):
     folder = tmp_path / "x[a]"
     pl.simulate(experiment(rounds=3), out=folder)
     assert len(RunFolder(folder).read().metrics) > 0

@@ -32,7 +32,7 @@ def test_active_is_the_schedule_of_the_round_as_a_column():
     assert torch.equal(part.active(), whole.active()[SOME])
 
 
-def test_own_gives_the_hosted_rows_of_a_constant():
+def test_constant_gives_the_hosted_rows_of_a_constant():
     whole, part = ports()
     assert whole.constant(range(6)).tolist() == [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]]
     assert part.constant(range(6)).tolist() == [[1.0], [4.0]]

@@ -115,7 +115,7 @@ def test_a_setting_of_the_user_is_kept():
     )
 
 
-def test_a_run_keeps_what_holds(tmp_path):
+def test_a_run_stores_the_settings_of_its_process(tmp_path):
     exp = pl.Experiment(
         pl.graphs.ring(3), pl.testing.random_quadratic(3, 2), pl.rules.DGD(0.1), rounds=2
     )
@@ -123,6 +123,6 @@ def test_a_run_keeps_what_holds(tmp_path):
     assert ProcessFacts(**RunFolder(tmp_path).info()["process"]) == prepare_process()
 
 
-def test_saying_what_holds_sets_nothing():
+def test_asking_for_the_settings_of_the_process_changes_none():
     before = torch.get_num_threads()
     assert prepare_process(keep_memory=False).threads == before

@@ -116,7 +116,7 @@ def test_a_request_ends_it_after_the_round():
     assert session.finished == "asked"
 
 
-def test_what_is_reached_counts_before_what_is_asked():
+def test_a_run_that_is_over_is_finished_and_not_stopped():
     session = simulation(busy())
     for snapshot in session:
         if snapshot.t == 12:
@@ -219,7 +219,7 @@ def test_every_guard_names_the_same_round_and_row(guard, path):
     ]
 
 
-def test_saving_is_told():
+def test_saving_is_an_event():
     events = []
     session = simulation(busy(), observers=[events.append])
     session.start()

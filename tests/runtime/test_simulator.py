@@ -40,7 +40,7 @@ def with_dropout():
     return busy(problem=Classification(module, blobs(100, 4, 3), batch=5), rounds=6)
 
 
-def test_a_snapshot_can_be_scribbled_on():
+def test_writing_to_a_snapshot_does_not_change_the_run():
     undisturbed = trajectory(busy())
     for k, snapshot in enumerate(iterate(busy())):
         assert torch.equal(snapshot.x, undisturbed[k])
@@ -93,7 +93,7 @@ def test_a_run_is_a_function_of_its_seed():
 
 
 @pytest.mark.parametrize("path", ["auto", "matrix", "links"])
-def test_paths_agree(path):
+def test_both_mixers_agree(path):
     torch.testing.assert_close(
         final(busy(), path=path).x, final(busy(), path="links").x, rtol=1e-11, atol=1e-12
     )

@@ -89,7 +89,7 @@ class Odd:
         return Two(net.mix(s.x), s.y)
 
 
-def test_widths_are_lines():
+def test_rows_must_grow_linearly_with_the_model():
     assert trace(Odd(lambda n: 2 * n + 3)).widths["y"] == Width(2, 3)
     with pytest.raises(
         ConfigError, match="Odd has rows of 2 numbers with 5 coordinates, but of 3 with 7"

@@ -192,7 +192,9 @@ def run_measured(exp, identities, folder, seed, crashes, deadline=None):
     crashes=crashes,
     name=st.sampled_from(["DSpodFL", "SpodGT", "MLLSGD", "DFedAvg"]),
 )
-def test_all_agree_on_one_table_whoever_crashes(seed, crashes, name, identities, tmp_path_factory):
+def test_all_peers_agree_on_one_table_also_after_crashes(
+    seed, crashes, name, identities, tmp_path_factory
+):
     exp, folder = experiment(name, rounds=12, **MEASURED), tmp_path_factory.mktemp("measured")
     results = run_measured(exp, identities, folder, seed, crashes)
     tables = [read_seconds(folder / str(row) / FILE, exp.graph) for row in range(exp.graph.rows)]
@@ -206,7 +208,7 @@ def test_all_agree_on_one_table_whoever_crashes(seed, crashes, name, identities,
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_threads")
-def test_the_slow_one_acts_seldom_and_the_record_runs_again(tmp_path):
+def test_a_slow_peer_acts_seldom_and_the_record_can_be_replayed(tmp_path):
     """200 times the samples take longer, and a killed peer goes on with what it measured."""
     problem = pl.problems.Classification(
         data=pl.problems.DATA["blobs"](samples=40_000, features=40),

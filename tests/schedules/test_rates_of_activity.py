@@ -52,7 +52,7 @@ def test_stated_rates_are_those_of_a_long_run(network, schedule):
 
 
 @pytest.mark.parametrize(("network", "schedule"), KNOWN, ids=lambda part: type(part).__name__)
-def test_links_called_independent_are_uncorrelated_and_others_are_not_called_so(network, schedule):
+def test_links_called_independent_are_uncorrelated(network, schedule):
     stated = rates_of(schedule, network, Draws(2), Span(observed=0))
     activity = schedule.bind(network, Draws(2))
     for name, links in network.layers.items():

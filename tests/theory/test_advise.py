@@ -56,7 +56,7 @@ def best_by_hand(links, p, now):
 
 
 @given(undirected_graphs(least=3, most=7))
-def test_the_surest_help_is_found(graph):
+def test_the_link_that_helps_most_when_it_fires_more_often_is_found(graph):
     links = graph.peers
     _, at = np.unique(links.coin, return_inverse=True)
     p = np.random.default_rng(len(links)).uniform(0.05, 0.95, at.max() + 1)[at]
@@ -67,7 +67,7 @@ def test_the_surest_help_is_found(graph):
 
 
 @given(undirected_graphs(least=3, most=6))
-def test_slopes_are_differences(graph):
+def test_slopes_of_the_contraction_are_difference_quotients(graph):
     links, rng = graph.peers, np.random.default_rng(len(graph.peers))
     p, x, phi = (
         rng.uniform(0.1, 0.9, len(links)),
@@ -137,7 +137,7 @@ def test_better_weights_are_weights_and_are_better(graph):
 # Rates of activity
 
 
-def test_schedules_in_numbers():
+def test_activity_rates_are_those_of_the_schedule():
     graph = graphs.ring(6)
     half = activity_rates(experiment(graph, schedule=Bernoulli(nodes=0.5, links=0.25)))
     assert (half.nodes == 0.5).all()
@@ -421,7 +421,7 @@ def test_json_is_for_machines(tmp_path):
 
 
 @pytest.mark.slow
-def test_exit_codes(tmp_path):
+def test_what_cannot_work_ends_with_exit_code_2(tmp_path):
     file = tmp_path / "cut.toml"
     graph = 'name = "from_edges"\nn = 3\nedges = [[0, 1]]'
     rest = '[problem]\nname = "Classification"\n[algorithm]\nname = "DGD"\nlr = 0.1\n'

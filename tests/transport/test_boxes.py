@@ -99,7 +99,7 @@ def sent(box, count):
     return asks
 
 
-def test_each_windowth_small_parcel_asks_for_an_answer_that_speaks_for_all():
+def test_one_answer_per_window_acknowledges_all_small_parcels_of_it():
     box = Outbox("p", 20, 0, window=3)
     assert sent(box, 1) == [True], "nothing is known of the other side yet"
     assert [entry.seq for entry in box.acked(1)] == [1]
@@ -121,7 +121,7 @@ def test_each_windowth_small_parcel_asks_for_an_answer_that_speaks_for_all():
     ],
     ids=["a new connection", "a refusal", "sent again", "somebody waits"],
 )
-def test_nothing_goes_unasked_until_the_other_side_took_something(change):
+def test_every_parcel_asks_for_an_answer_until_one_was_acknowledged(change):
     box = Outbox("p", 20, 0, window=9)
     sent(box, 1)
     box.acked(1)
@@ -135,7 +135,7 @@ def test_nothing_goes_unasked_until_the_other_side_took_something(change):
     assert sent(box, 1) == [False]
 
 
-def test_what_is_large_or_replaces_others_or_is_of_a_new_epoch_asks():
+def test_parcels_that_are_large_or_replace_others_or_begin_an_epoch_ask_for_an_answer():
     box = Outbox("p", 20, 0, window=9)
     sent(box, 1)
     box.acked(1)

@@ -188,9 +188,9 @@ def test_taking_many_waits_for_all_without_polling(pair):
     timer.join()
 
 
-def test_who_waits_is_woken_when_all_is_there_and_by_any_change_of_links(pair):
+def test_a_wait_ends_when_all_is_there_or_a_link_changes(pair):
     table, ripe, woken = pair[0]._table, [], []
-    until(lambda: all(link.up for link in pair[0].links()))
+    assert until(lambda: all(link.up for link in pair[0].links()))
 
     def sleep():
         with table.lock:
@@ -217,7 +217,7 @@ def test_who_waits_is_woken_when_all_is_there_and_by_any_change_of_links(pair):
         assert woken == ["asleep", "awake"]
 
 
-def test_skips_and_lateness(pair):
+def test_a_round_that_is_skipped_or_late_is_not_waited_for(pair):
     a, b = pair
     a.skip(4)
     assert b.take(a.me, 2, 0, 5.0) == Skipped(2)
@@ -268,7 +268,7 @@ def test_a_peer_that_runs_ahead_waits_without_being_taken_for_dead(window, tmp_p
         assert set(outgoing(a).reconnects) <= {"nobody_listens"}
 
 
-def test_lateness_is_told_in_words(tmp_path, ports):
+def test_a_late_peer_is_an_event_in_words(tmp_path, ports):
     roster, events = federation(2, [(0, 1)], ports), []
     with endpoint(1, roster, tmp_path, ports[1], on_event=events.append) as b:
         begin = time.monotonic()
@@ -500,7 +500,7 @@ def test_a_forked_roster_is_refused_loudly(tmp_path, ports):
     assert any(event.kind == "alarm" and "roster_fork" in event.text for event in events)
 
 
-def test_who_greets_while_all_ends_is_not_let_in(tmp_path, ports, monkeypatch):
+def test_a_greeting_is_refused_while_the_endpoint_closes(tmp_path, ports, monkeypatch):
     """Otherwise heartbeats would keep the link, and a wait for its end, alive for ever."""
     objection = Greetings._objection
 

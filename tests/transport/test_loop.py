@@ -45,7 +45,7 @@ def lent(tmp_path, ports):
         yield a, b
 
 
-def test_who_waits_drives_and_the_thread_comes_back_when_it_stays_away(lent, monkeypatch):
+def test_a_waiting_thread_drives_the_loop_which_otherwise_has_its_own(lent, monkeypatch):
     a, b = lent
     read, by = Connection.read, []
 
@@ -106,7 +106,7 @@ def test_several_threads_wait_at_one_end_and_each_gets_its_own(pair):
     assert all(found[round] >= round if round % 2 else found[round] for round in range(1, 9))
 
 
-def test_no_wake_is_lost_between_those_who_send_and_those_who_wait(pair):
+def test_no_wakeup_is_lost_between_threads_that_send_and_wait(pair):
     """Two threads send to each other and wait, a third sends too: no one needs heartbeats."""
     a, b = pair
     rounds, others, over = 150, [0], threading.Event()
@@ -204,7 +204,7 @@ def test_an_error_of_this_program_ends_one_connection_and_nothing_else(pair, mon
     assert "an error of this program" in caplog.text
 
 
-def test_closing_lets_those_go_who_wait(tmp_path, ports):
+def test_closing_ends_every_wait(tmp_path, ports):
     roster, found = federation(2, [(0, 1), (1, 0)], ports), []
     with endpoint(0, roster, tmp_path, ports[0]) as a, endpoint(1, roster, tmp_path, ports[1]) as b:
         assert until(lambda: all(link.up for link in b.links()))
@@ -216,7 +216,7 @@ def test_closing_lets_those_go_who_wait(tmp_path, ports):
         assert found == [None]
 
 
-def test_who_was_never_started_closes_at_once(tmp_path, ports):
+def test_an_endpoint_that_was_never_started_closes_at_once(tmp_path, ports):
     begin = time.monotonic()
     endpoint(0, federation(2, [(0, 1)], ports), tmp_path, ports[0]).close()
     assert time.monotonic() - begin < 2.0

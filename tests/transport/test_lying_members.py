@@ -67,7 +67,7 @@ def test_a_weight_beyond_all_floats_is_no_roster():
         Roster.from_bytes(data, roster.founder)
 
 
-def test_who_asks_on_without_reading_is_cut_off(tmp_path):
+def test_a_member_that_pings_without_reading_the_answers_is_cut_off(tmp_path):
     ports = free_ports(2)
     roster = federation(2, [(0, 1), (1, 0)], ports)
     with endpoint(0, roster, tmp_path, ports[0]) as one:

@@ -214,7 +214,7 @@ def test_a_roster_that_makes_no_sense_cannot_be_made(change):
         replace(PAIR, **change)
 
 
-def test_addresses():
+def test_addresses_are_host_and_port():
     assert parse_address("peer.example.org:7400") == ("peer.example.org", 7400)
     for bad in ("x", "x:", ":1", "x:0", "x:65536", "x:1e3", "x:٣"):
         with pytest.raises(PeerError, match="host:port"):

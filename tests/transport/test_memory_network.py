@@ -53,7 +53,7 @@ def test_exactly_the_bad_ones_among_parcels_under_way_are_refused(bad, seed, goo
             assert isinstance(b.take(A, round, 0, 0.0), Parcel) == fine
 
 
-def test_who_says_which_roster_it_knows_hears_of_a_newer_one_at_once():
+def test_a_peer_with_an_older_roster_gets_the_newer_one_at_once():
     network = MemoryNetwork(PAIR, RUN, 1)
     with network.endpoint(A) as a, network.endpoint(B) as b:
         a.send(B, parcel(1))
