@@ -72,12 +72,10 @@ def main(words: list[str] | None = None) -> int:
         help="put the table between the marks of this file",
     )
     asked = parser.parse_args(words)
-    prepare_process(
-        threads=1, keep_memory=False
-    )  # before torch computes: as peers add, so does what they are compared with
-    logging.getLogger("peerloom").addHandler(
-        logging.NullHandler()
-    )  # what peers say of faults is no news here
+    # Before torch computes: as peers add, so does what they are compared with.
+    prepare_process(threads=1, keep_memory=False)
+    # What peers say of faults is no news here.
+    logging.getLogger("peerloom").addHandler(logging.NullHandler())
     console, begin = Console(), time.monotonic()
     outcomes = list[Outcome]()
     for number in asked.only or sorted(SCENARIOS):
@@ -97,7 +95,6 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(
-        signal.SIGTERM, lambda number, frame: sys.exit(128 + number)
-    )  # so that no peer stays behind
+    # So that no peer stays behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(main())

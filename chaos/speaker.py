@@ -28,13 +28,8 @@ FIRST = {  # the header of a first parcel
 
 
 _attempts = itertools.count(1)  # of all connections: a process never counts back
-SIDE = {
-    "process_nonce": 5,
-    "attempt": 1,
-    "last": [0, 0],
-    "want": 0,
-    "room": 16,
-}  # what a greeting says of its side
+# What a greeting says of its side.
+SIDE = {"process_nonce": 5, "attempt": 1, "last": [0, 0], "want": 0, "room": 16}
 
 
 class Speaker:

@@ -33,9 +33,7 @@ __all__ = ["Line", "Switch"]
 _CLONE_NEWNET = 0x40000000
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 1, 0x1000
 _LARGEST_PACKET = 65536
-_QUEUE = (
-    0.5  # seconds of traffic that a throttled line may queue; the rest is dropped, as by routers
-)
+_QUEUE = 0.5  # seconds of traffic that a throttled line may queue; routers drop the rest, too
 
 
 @dataclass

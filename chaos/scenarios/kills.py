@@ -63,9 +63,8 @@ POINTS = (
 def killed_at_random(stage: Stage) -> list[Figure]:
     """Peers that wait for nobody, killed many times, also amid frames and checkpoints."""
     kills, draws = 6 if stage.quick else 20, random.Random(7)
-    exp = experiment(
-        rounds=10**6, features=4500
-    )  # 72 KB a parcel: more than one write, so that it can be cut in the middle
+    # 72 KB a parcel: more than one write, so that it can be cut in the middle.
+    exp = experiment(rounds=10**6, features=4500)
     done = unreadable = 0
     with Peers(exp, stage.folder, "--free", "--dead", str(DEAD)) as peers:
         stage.say("starting four peers")

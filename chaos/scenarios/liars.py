@@ -89,9 +89,8 @@ def _run(
 
     def work(row: int, post: Endpoint) -> None:
         keep = PeerFolder(folder / str(row), spec_hash(exp))
-        with contextlib.suppress(
-            PeerloomError
-        ):  # a model that is no longer finite; its row then has no result
+        # A model that is no longer finite; its row then has no result.
+        with contextlib.suppress(PeerloomError):
             models[row] = (
                 PeerRun(exp, row, Liar(post, change) if row == _LIAR else post, keep, plan)
                 .run()

@@ -63,9 +63,8 @@ def replayed_and_copied(stage: Stage) -> list[Figure]:
                 socket.create_connection(("127.0.0.1", b.port), timeout=5) as thief,
                 contextlib.suppress(OSError),
             ):
-                for data in list(
-                    middle.recorded
-                ):  # the other side may hang up before it has heard all
+                # The other side may hang up before it has heard all.
+                for data in list(middle.recorded):
                     thief.sendall(data)
                 thief.recv(100)
         until(lambda: sum(b.refusals().values()) >= 5)
@@ -73,9 +72,8 @@ def replayed_and_copied(stage: Stage) -> list[Figure]:
         refused = sum(b.refusals().values())
         copied = stage.folder / "copy"
         shutil.copytree(stage.folder / "state-0", copied)
-        (copied / "incarnation").write_text(
-            "0\n"
-        )  # as it was before the peer was started: both now count from there
+        # As it was before the peer was started: both now count from there.
+        (copied / "incarnation").write_text("0\n")
         with Endpoint(identity(0), a.roster, RUN, copied, ("127.0.0.1", 0), QUICK) as copy:
             receipt = copy.send(b.me, parcel(99))
             until(lambda: copy.refusals(), 10.0)

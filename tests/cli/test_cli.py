@@ -88,9 +88,8 @@ def test_own_code_is_found_in_the_working_directory_or_where_path_says(place):
     (place / "code" / "own_model.py").write_text(
         "from torch import nn\ndef net():\n    return nn.Linear(64, 10)\n"
     )
-    installed = {
-        "PYTHONSAFEPATH": "1"
-    }  # as the command `peerloom` is: Python itself adds no folder
+    # As the command `peerloom` is: Python itself adds no folder.
+    installed = {"PYTHONSAFEPATH": "1"}
     words = [str(place / "small.toml"), "--set", "problem.model=own_model:net", "--set", "rounds=1"]
     for before, cwd in ((["--path", "code"], place), ([], place / "code")):
         done = peerloom(

@@ -196,9 +196,8 @@ def test_only_what_is_packed_is_charged():
     ledger = pl.simulate(experiment(pl.rules.BEER(0.05), TopK(0.4), rounds=10)).ledger
     links = len(GRAPH.peers)
     assert ledger.messages == 10 * links
-    assert ledger.bytes == 10 * links * 2 * (
-        2 * 8 + 1
-    )  # two differences, two coordinates each, 5 bits of positions
+    # Two differences, two coordinates each, 5 bits of positions.
+    assert ledger.bytes == 10 * links * 2 * (2 * 8 + 1)
     assert ledger.paper_bytes * 8 == 10 * links * 2 * (63 * 2 + 5)
 
 
@@ -277,9 +276,8 @@ def test_silence_costs_nothing(path):
     assert 0 < per_row.sum() < 15 * M
     account = last.ledger.layers["peers"]
     assert np.array_equal(account.messages, per_row[GRAPH.peers.src])
-    assert np.array_equal(
-        account.nbytes, per_row[GRAPH.peers.src] * (8 + 1 + 1)
-    )  # size, signs, positions
+    # Size, signs, positions.
+    assert np.array_equal(account.nbytes, per_row[GRAPH.peers.src] * (8 + 1 + 1))
     assert np.allclose(account.time, per_row[GRAPH.peers.src])
 
 

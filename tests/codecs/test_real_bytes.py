@@ -78,9 +78,8 @@ def run_over_tls(exp, folder):
     """Two peers, the link from the first to the second through a man who counts."""
     ports = free_ports(2)
     middle = Middle(ports[1])
-    roster = federation(
-        2, [(0, 1), (1, 0)], ["", f"127.0.0.1:{middle.port}"]
-    )  # only the second can be dialled
+    # Only the second can be dialled.
+    roster = federation(2, [(0, 1), (1, 0)], ["", f"127.0.0.1:{middle.port}"])
     plan, results, links = WirePlan.of(exp), {}, {}
     run = RunIdentity("bytes", "spec", plan.channels)
 

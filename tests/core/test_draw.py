@@ -169,9 +169,8 @@ def test_draws_are_uniform_on_the_half_open_interval(name):
 def test_draws_with_different_names_are_unrelated(one, other):
     u, w = SEQUENCES[one], SEQUENCES[other]
     assert abs(np.corrcoef(u, w)[0, 1]) < 4.5 / np.sqrt(LONG)
-    assert not len(
-        np.intersect1d(u, w)
-    )  # 53 bits: by chance this happens once in five million tests
+    # 53 bits: by chance this happens once in five million tests.
+    assert not len(np.intersect1d(u, w))
 
 
 @pytest.mark.parametrize("name", SEQUENCES)

@@ -176,9 +176,8 @@ def test_spod_gts_delay_counts_receiving_and_sending():
     )
     last = final(exp)
     activity, links, m = exp.schedule.bind(graph, Draws(exp.seed)), graph.peers, graph.rows
-    total = (
-        np.sum(activity.nodes(0) / activity.node_probability(0)) / m
-    )  # of `init`, which computes too
+    # Of `init`, which computes too.
+    total = np.sum(activity.nodes(0) / activity.node_probability(0)) / m
     for t in range(1, exp.rounds + 1):
         total += np.sum(activity.nodes(t) / activity.node_probability(t)) / m
         cost = activity.links(t, "peers") / activity.link_probability(t, "peers")

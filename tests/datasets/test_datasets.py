@@ -221,9 +221,8 @@ def test_batches_of_cifar_are_read_without_unpickling():
     assert np.array_equal(read_batch(batch(records)), records)
     assert np.array_equal(parse("data_batch_1", np.frombuffer(batch(records), np.uint8)), records)
     assert np.array_equal(parse("data_batch_1.bin", records.reshape(-1)), records)
-    honest = pickle.loads(
-        batch(records), encoding="bytes"
-    )  # the file of the test is one that Python reads alike
+    # The file of the test is one that Python reads alike.
+    honest = pickle.loads(batch(records), encoding="bytes")
     assert np.array_equal(honest[b"data"], records[:, 1:])
 
 

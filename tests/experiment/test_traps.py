@@ -183,9 +183,8 @@ def test_a_regulariser_that_a_rule_would_not_see_is_refused():
     )
     with pytest.raises(ConfigError, match=r"DGD takes no proximal step, .* L1\(lam=5.0\)"):
         final(problem)
-    assert (
-        final(problem, rule=pl.rules.NIDS(0.1), rounds=200).x.abs().max() < 1e-6
-    )  # |b| = 1 < 5: all zero
+    # |b| = 1 < 5: all zero.
+    assert final(problem, rule=pl.rules.NIDS(0.1), rounds=200).x.abs().max() < 1e-6
 
 
 def test_a_schedule_that_reuses_its_array_does_not_latch_links():

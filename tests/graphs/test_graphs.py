@@ -105,9 +105,8 @@ def test_geometric_is_redrawn_until_connected(monkeypatch):
     monkeypatch.setattr(
         build.nx, "is_connected", lambda shape: looks.append(really(shape)) or looks[-1]
     )
-    graph = graphs.geometric(
-        10, radius=0.3, seed=0
-    )  # few draws of ten points are connected at this radius
+    # Few draws of ten points are connected at this radius.
+    graph = graphs.geometric(10, radius=0.3, seed=0)
     assert looks == [False] * (len(looks) - 1) + [True]
     assert len(looks) > 1
     assert really(arrows(graph).to_undirected())

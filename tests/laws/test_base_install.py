@@ -17,10 +17,8 @@ pytestmark = pytest.mark.slow  # starts processes, or runs for long
 
 ROOT = Path(peerloom.__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-MODULES = {
-    "resvg-py": "resvg_py",
-    "tomli-w": "tomli_w",
-}  # where the name to import is another than the package's
+# Where the name to import is another than the package's.
+MODULES = {"resvg-py": "resvg_py", "tomli-w": "tomli_w"}
 
 FILE = """
 rounds = 6

@@ -100,9 +100,8 @@ def test_every_rule_keeps_the_contract_with_coarse_messages_or_refuses_them(name
 def test_docstring_has_equation_and_reference(name):
     text = RULES[name].__doc__
     assert "Reference:" in text
-    if (
-        RULES[name].step.__qualname__ == f"{name}.step"
-    ):  # its own step; presets point to the rule they share
+    # Its own step; presets point to the rule they share.
+    if RULES[name].step.__qualname__ == f"{name}.step":
         assert "<-" in text or "x[k+" in text
 
 

@@ -13,14 +13,8 @@ FILES = sorted(
     for room in ("theory", "papers", "sweeps", "reports")
     for path in (ROOT / room).rglob("*.py")
 )
-PARTS = {
-    "algorithms",
-    "problems",
-    "schedules",
-    "messages",
-    "codecs",
-    "rules",
-}  # rooms whose classes are parts by name
+# Rooms whose classes are parts by name.
+PARTS = {"algorithms", "problems", "schedules", "messages", "codecs", "rules"}
 
 
 def _is_type_name(node):

@@ -250,9 +250,8 @@ def test_claims_of_printed_numbers_are_decided_within_their_tolerance():
     assert answer(printed(numbers, 0.03, ""), {"": {"a": [0.72], "b": [0.40]}}) == "does not hold"
     assert answer(printed(numbers, 0.03, ""), {"": {"other": [0.72]}}) == "not decided here"
     delays = {("", "a", Reading("delay")): 100.0}
-    assert (
-        answer(printed(delays, 9.5, "", ratio=True), {"": {"a": [0.5]}}) == "holds"
-    )  # delay 10 in the made-up runs
+    # The made-up runs have a delay of 10.
+    assert answer(printed(delays, 9.5, "", ratio=True), {"": {"a": [0.5]}}) == "holds"
     assert answer(printed(delays, 8.5, "", ratio=True), {"": {"a": [0.5]}}) == "does not hold"
 
 

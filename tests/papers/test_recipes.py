@@ -74,9 +74,8 @@ def test_every_recipe_runs_in_its_tiny_form_and_decides_nothing(paper, figure, t
 def test_every_point_is_a_valid_experiment_in_every_form(paper, figure):
     recipe = RECIPES[paper][figure]
     forms = [form for form in ("fit", "compat") if getattr(recipe, form) is not None]
-    slow = (
-        ["0.2"] if recipe.varied == "radius" else []
-    )  # a connected graph of ten points takes seconds to find
+    # A connected graph of ten points takes seconds to find.
+    slow = ["0.2"] if recipe.varied == "radius" else []
     points = [name for name in recipe.points if name not in slow]
     for table in recipe.tables(Form(tiny=True, points=points)).values():
         assert comparison_from(table).experiments
@@ -172,9 +171,8 @@ def test_points_change_what_they_should():
     assert (nodes["links"]["a"], nodes["nodes"]["a"], nodes["nodes"]["b"]) == (0.5, 0.8, 0.8)
     assert {rule["lr"] for rule in DSPODFL["fig11a"].tables()["0.1"]["algorithms"]} == {0.1}
     assert DSPODFL["fig8a"].table["schedule"]["redraw"] == 1000
-    assert (
-        DSPODFL["fig11a"].table["algorithms"][0]["lr"] == 0.01
-    )  # the recipe itself stays as it was
+    # The recipe itself stays as it was.
+    assert DSPODFL["fig11a"].table["algorithms"][0]["lr"] == 0.01
     assert [table["rounds"] for table in DSPODFL["table2"].tables().values()] == [3500, 15_000]
     assert "until_delay" not in DSPODFL["table4"].table
 
@@ -301,9 +299,8 @@ def test_the_command_reproduces_goes_on_and_sums_up(tmp_path, capsys):
     assert f"](pictures/{picture.name})" in (tmp_path / "page.md").read_text()
     assert picture.name == "dspodfl-fig3d-tiny-accuracy-at-the-end.svg"
     assert picture.read_text() in (tmp_path / "page.html").read_text()
-    assert (
-        picture.read_text() in (out / "outcome.html").read_text()
-    )  # drawn anew from the runs, to the same bytes
+    # Drawn anew from the runs, to the same bytes.
+    assert picture.read_text() in (out / "outcome.html").read_text()
     with pytest.raises(DataError, match=r"no outcome\.json"):
         summary_command([tmp_path / "nowhere"], None, False)
 
@@ -316,9 +313,8 @@ def test_nothing_is_written_before_all_is_known_to_be_right(tmp_path, capsys):
         )
     assert not out.exists()
     reproduce_command("dspodfl", "fig3d", Form(tiny=True, points=["0.5"]), 1, out, [], True)
-    with pytest.raises(
-        ConfigError, match=r"graph\.radius is 0\.4 there and 0\.7 here"
-    ):  # another point, the same folder
+    # Another point, the same folder.
+    with pytest.raises(ConfigError, match=r"graph\.radius is 0\.4 there and 0\.7 here"):
         reproduce_command(
             "dspodfl",
             "fig3d",

@@ -50,9 +50,8 @@ def draws(links, p, kind):
 
 
 def path_of_three():
-    return graphs.path(3).peers, np.array(
-        [0.5, 0.5, 0.25, 0.25]
-    )  # links sorted by receiver: 1->0, 0->1, 2->1, 1->2
+    # Links sorted by receiver: 1->0, 0->1, 2->1, 1->2.
+    return graphs.path(3).peers, np.array([0.5, 0.5, 0.25, 0.25])
 
 
 def test_second_moment_of_the_path():
@@ -211,9 +210,8 @@ def test_the_pl_case():
     gap = dspodfl_pl.pl_gap(s, 0.5 * min(step.printed, step.truth))
     assert gap[0].holds
     assert gap[0].truth > 0
-    assert not dspodfl_pl.pl_step(
-        dspodfl_setting(mu=0.5, d_min=0.5)
-    ).holds  # d_min > 1 - mu^2 / (2 beta^2) = 0.875
+    # d_min > 1 - mu^2 / (2 beta^2) = 0.875.
+    assert not dspodfl_pl.pl_step(dspodfl_setting(mu=0.5, d_min=0.5)).holds
 
 
 def test_the_nonconvex_case():
@@ -329,9 +327,8 @@ def test_the_exact_contraction_bounds_every_disagreement_and_is_reached(graph, s
     q = np.zeros_like(A)
     q[net.links.dst, net.links.src] = net.links.a**2 * net.ph * (1 - net.ph)
     F = np.diag(net.phi)
-    M = (
-        A.T @ F @ A + np.diag((F @ q).sum(axis=0) + net.phi * q.sum(axis=1)) - F @ q - (F @ q).T
-    )  # section 3.2's formula
+    # Section 3.2's formula.
+    M = A.T @ F @ A + np.diag((F @ q).sum(axis=0) + net.phi * q.sum(axis=1)) - F @ q - (F @ q).T
     for x, reached in [(rng.normal(size=graph.rows), False), (worst, True)]:
         x = x - net.phi @ x
         ratio = x @ M @ x / (net.phi @ x**2)
@@ -471,9 +468,10 @@ def test_condition_12():
     assert mll_sgd.step(workers(0.6)).printed == pytest.approx(0.00126842, abs=1e-8)
     for p in (0.55, 0.5, 0.1, 2 - math.sqrt(2)):
         assert mll_sgd.step(workers(p)).printed is None
+    # E-M9, beta <= 1.
     assert (
         mll_sgd.step(workers(1.0, beta=0.0)).truth >= mll_sgd.step(workers(1.0, beta=0.0)).printed
-    )  # E-M9, beta <= 1
+    )
     assert mll_sgd.step(workers(1.0, beta=3.0)).truth < mll_sgd.step(workers(1.0, beta=3.0)).printed
     eta, s = mll_sgd.step(workers(0.8)).printed, workers(0.8)
     right = eta * (0.01 * 0.8 - 0.01 * 0.64 + 0.64) + 8 * eta**2 * 32**2 * 3
@@ -583,9 +581,8 @@ def test_theorem_1_of_depositum():
     noise = 142 / 10 + 512 * 0.25 * 0.01 * (11 + 359 / 12) / (256 / 16 - 6 * 0.01)
     assert found.printed == pytest.approx(noise, rel=1e-6)
     ring = matrices.second_modulus(graphs.ring(20).peers.matrix())
-    assert not depositum.theorem(
-        20, ring, 10, 0.05, 0.5, 500, 1.0, 1.0, L=1.0
-    ).holds  # the paper's own experiments
+    # The paper's own experiments.
+    assert not depositum.theorem(20, ring, 10, 0.05, 0.5, 500, 1.0, 1.0, L=1.0).holds
     assert not depositum.theorem(10, 0.0, 1, 0.2, 0.1, 10, 1.0, 1.0, L=1.0).holds
     assert depositum.alpha_limit(1.0, 0.5).printed == pytest.approx(1 / 24)
     assert depositum.alpha_limit(1.0, 0.5, nesterov=True).printed == pytest.approx(1 / 16)
@@ -642,9 +639,8 @@ def test_graphs_pame_is_not_for():
     assert "bipartite" in pame.zeta(graphs.ring(6).peers).why
     assert pame.zeta(graphs.ring(5).peers).holds
     assert "degrees differ" in pame.zeta(graphs.path(4).peers).why
-    assert not pame.growth(
-        graphs.regular(12, 5, seed=1).peers, np.full(12, 1), 0.2, 5
-    ).holds  # zeta + sqrt C_1 >= 1
+    # zeta + sqrt C_1 >= 1.
+    assert not pame.growth(graphs.regular(12, 5, seed=1).peers, np.full(12, 1), 0.2, 5).holds
 
 
 def test_the_constants_of_pames_rates():

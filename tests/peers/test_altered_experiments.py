@@ -123,9 +123,8 @@ def test_signed_code_runs_only_where_the_site_allows_it(site):
     with pytest.raises(ConfigError, match="peerloom peer allow evil_module:strike"):
         signed_experiment(site.home, site.file, policy)
     with pytest.raises(ConfigError, match="nor an installed module"):
-        policy.allow(
-            "evil_module:strike"
-        )  # the working directory is not looked at, on the path or not
+        # The working directory is not looked at, on the path or not.
+        policy.allow("evil_module:strike")
 
 
 def test_code_that_changed_after_it_was_allowed_is_refused(site):

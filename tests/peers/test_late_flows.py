@@ -68,9 +68,8 @@ def test_a_late_row_moves_its_receiver_by_the_difference_of_that_time(message):
     wanted[1][0] += a[0, 1] * masks[0][0, 1] * (x[0][1] - x[0][0])
     torch.testing.assert_close(x[1], wanted[0], rtol=0, atol=1e-14)
     torch.testing.assert_close(x[2], wanted[1], rtol=0, atol=1e-14)
-    assert not torch.allclose(
-        x[1].sum(dim=0), x[0].sum(dim=0)
-    )  # for a round one end had moved and the other had not
+    # For a round one end had moved and the other had not.
+    assert not torch.allclose(x[1].sum(dim=0), x[0].sum(dim=0))
     torch.testing.assert_close(x[2].sum(dim=0), x[0].sum(dim=0), rtol=0, atol=1e-14)
 
 

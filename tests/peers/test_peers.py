@@ -238,12 +238,8 @@ def test_free_peers_come_to_agree_and_to_the_optimum(identities, tmp_path):
 
 
 def test_what_cannot_be_free_is_refused():
-    for name in (
-        "CHOCO",
-        "NIDS",
-        "DistributedSGD",
-        "FedDR",
-    ):  # hubs whose rule needs every worker, too
+    # Hubs whose rule needs every worker, too.
+    for name in ("CHOCO", "NIDS", "DistributedSGD", "FedDR"):
         with pytest.raises(ConfigError, match="wait for each other"):
             check_free(experiment(name))
     for name in ("MLLSGD", "HLSGD", "LocalSGD", "FedAvg"):
@@ -665,9 +661,8 @@ def test_federations_that_start_at_the_same_time_are_given_different_ports(monke
     monkeypatch.setattr("os.getpid", lambda: me + 1)
     beside = _free_ports(64)
     assert len({*first, *again, *beside}) == 3 * 64
-    assert (
-        max(first + again + beside) < 32768
-    )  # above are those that the system gives to whoever dials
+    # Above are those that the system gives to those that dial.
+    assert max(first + again + beside) < 32768
 
 
 def test_a_port_that_is_taken_is_passed_over_and_too_few_are_told(monkeypatch):

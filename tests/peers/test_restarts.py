@@ -142,9 +142,8 @@ def test_any_number_of_stops_at_any_distance_can_be_replayed_to_the_bit(
     found = rows.run(seed=seed)
     if all(deadline is None for _, deadline, _ in stops):
         check_same(exp, found)
-    check_replay(
-        exp, rows.folder, found
-    )  # with a deadline, rounds went on without those who had stopped first
+    # With a deadline, rounds went on without those who had stopped first.
+    check_replay(exp, rows.folder, found)
 
 
 def test_many_starts_while_a_neighbour_is_away_do_not_fill_the_outbox():

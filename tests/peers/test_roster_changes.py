@@ -336,9 +336,8 @@ def test_free_peers_go_on_without_a_removed_one(identities, tmp_path):
 )
 def test_rules_that_count_on_everyone_stop_and_say_what_to_do(name, deadline, identities, tmp_path):
     exp, ends = removed_in_memory(name, identities, tmp_path, 2, 0.2, deadline)
-    if (
-        deadline is None
-    ):  # with one, those who are further away go on; at sites the watch stops them too
+    # With one, those who are further away go on; at sites the watch stops them too.
+    if deadline is None:
         assert all(isinstance(end, PeerError) for end in ends), "nobody hangs"
     word = f"took row-3, or a link with it, from the roster, and {name} cannot go on"
     told = {row for row, end in enumerate(ends) if word in str(end)}

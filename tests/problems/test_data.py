@@ -28,9 +28,8 @@ def test_synthetic_data_are_a_function_of_the_seed(name):
     assert not np.array_equal(one.x, other.x)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(DATA) - set(CATALOGUE) - {"own"})
-)  # a site brings its own samples
+# A site brings its own samples.
+@pytest.mark.parametrize("name", sorted(set(DATA) - set(CATALOGUE) - {"own"}))
 def test_data_can_be_made_again_from_their_recipe(name):
     data = DATA[name]()
     recipe = dict(data.recipe)
@@ -83,9 +82,8 @@ def test_blobs_lie_round_their_centres():
 def test_the_solution_of_a_linear_regression_is_the_minimiser():
     data = linear_regression(samples=300, features=5, noise=0.3, seed=2)
     A, y, solution = data.x.astype(float), data.y, data.facts["solution"]
-    assert (
-        np.abs(A.T @ (A @ solution - y)).max() < 1e-9
-    )  # the gradient is zero, and the loss is convex
+    # The gradient is zero, and the loss is convex.
+    assert np.abs(A.T @ (A @ solution - y)).max() < 1e-9
     best = np.mean((A @ solution - y) ** 2)
     assert best < np.mean((A @ data.facts["w"] - y) ** 2)
     noise = y - A @ data.facts["w"]

@@ -202,9 +202,8 @@ def test_an_answer_is_correct_where_the_first_of_the_largest_scores_is_the_label
     assert LOSSES["hinge"].correct(
         torch.tensor([[1.0, 2.0], [3.0, 2.0]]), torch.tensor([1, 1])
     ).tolist() == [True, False]
-    tied = torch.zeros(
-        12, 9
-    ).T  # classes in blocks, as ClosedForm's scores lie: of equal ones the first counts
+    # Classes in blocks, as ClosedForm's scores lie: of equal ones the first counts.
+    tied = torch.zeros(12, 9).T
     assert LOSSES["hinge"].correct(tied, torch.arange(9)).tolist() == [True, *[False] * 8]
     assert LOSSES["logistic"].correct(
         torch.tensor([[-1.0], [2.0]]), torch.tensor([0, 0])
@@ -240,12 +239,10 @@ def test_the_fastest_strategy_that_fits_is_chosen():
         nn.Linear(784, 128), nn.Tanh(), nn.Linear(128, 64), nn.Tanh(), nn.Linear(64, 10)
     )
     sample = torch.zeros(1, 784)
-    assert (
-        choose("auto", bent, LOSSES["hinge"], sample, 16) == "vmap"
-    )  # 6 * 109,184 * 16 = 10 million operations
-    assert (
-        choose("auto", bent, LOSSES["hinge"], sample, 128) == "loop"
-    )  # 84 million: above the 50 million of the design
+    # 6 * 109,184 * 16 = 10 million operations.
+    assert choose("auto", bent, LOSSES["hinge"], sample, 16) == "vmap"
+    # 84 million: above the 50 million of the design.
+    assert choose("auto", bent, LOSSES["hinge"], sample, 128) == "loop"
     assert chosen(CNN(), (28, 28), 16) == "loop"
     assert choose("loop", nn.Linear(2, 2), LOSSES["hinge"], torch.zeros(1, 2), 1) == "loop"
     for part in (nn.Dropout(0.1), nn.BatchNorm1d(4)):

@@ -82,9 +82,8 @@ def test_sizes_are_the_shares_rounded(shares, samples, seed):
     parts = BySize(tuple(shares)).deal(np.zeros(samples), len(shares), Draws(seed))
     check_dealt(parts, len(shares), samples)
     exact = np.array(shares) / sum(shares) * samples
-    raised = sum(
-        1 for size in exact if size <= 1
-    )  # those who would be empty are given a sample of others
+    # Those who would be empty are given a sample of others.
+    raised = sum(1 for size in exact if size <= 1)
     assert np.abs([len(part) for part in parts] - exact).max() <= 1 + raised
 
 

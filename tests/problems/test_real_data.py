@@ -40,9 +40,8 @@ def test_a_data_set_has_the_papers_shape_and_its_recipe_makes_it_again(name):
     assert (data.x.shape, len(data.test_y), data.classes) == (shape, held_out, classes)
     assert data.x.dtype == np.float32
     assert set(data.y) == set(data.test_y) == set(range(classes))
-    assert (
-        build("data", describe(data), "data") is data
-    )  # and nothing is read twice while it is in use
+    # And nothing is read twice while it is in use.
+    assert build("data", describe(data), "data") is data
 
 
 SCALES = {
@@ -120,9 +119,8 @@ def test_hospitals_hold_their_own_patients():
         mine = data.owners == number
         assert len(alone.y) + len(alone.test_y) == patients
         assert alone.y.sum() + alone.test_y.sum() == ill
-        assert np.array_equal(
-            alone.x, data.x[mine]
-        )  # nothing of another hospital has entered: not scale, not split
+        # Nothing of another hospital has entered: not scale, not split.
+        assert np.array_equal(alone.x, data.x[mine])
         assert np.array_equal(alone.y, data.y[mine])
     assert np.isfinite(data.x).all()
 
@@ -185,6 +183,7 @@ def test_impossible_hospitals_are_refused(given, named):
 def test_a9a_is_read_line_by_line():
     data = DATA["a9a"]()
     assert set(np.unique(data.x)) == {0, 1}
+    # 3:1 11:1 14:1 ...
     assert np.flatnonzero(data.x[0]).tolist() == [
         2,
         10,
@@ -200,7 +199,7 @@ def test_a9a_is_read_line_by_line():
         75,
         79,
         82,
-    ]  # 3:1 11:1 14:1 ...
+    ]
     assert (data.y.sum(), data.test_y.sum()) == (7841, 3846)
     assert Classification("softmax", data).n == 248
 

@@ -64,9 +64,8 @@ def test_no_point_of_a_grid_is_better_than_the_proximal_one(name, z, share):
         "scad, sharp": 1 / 1.1,
     }.get(name, 0.0)
     apart = abs(grid[int(np.argmin(costs))] - found)
-    assert (
-        curvature / 2 * apart**2 <= min(costs) - cost(found) + 1e-9
-    )  # the cost is strongly convex, so the point is unique
+    # The cost is strongly convex, so the point is unique.
+    assert curvature / 2 * apart**2 <= min(costs) - cost(found) + 1e-9
 
 
 @every

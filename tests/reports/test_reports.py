@@ -134,9 +134,8 @@ def test_page_has_every_section_and_loads_nothing(learned, tmp_path):
     for words in (*SECTIONS, "A title", "DSpodFL", "DGD", "4 clients", "2 seeds", *METRICS):
         assert words in text
     assert not re.search(r"<(script|img|iframe|source)[^>]*\ssrc\s*=|<link|@import|url\(", text)
-    assert not re.search(
-        r"https?://", text.replace("http://www.w3.org/2000/svg", "")
-    )  # a name, no address
+    # A name, no address.
+    assert not re.search(r"https?://", text.replace("http://www.w3.org/2000/svg", ""))
     assert "Content-Security-Policy" in text
     assert "default-src 'none'" in text
 

@@ -471,9 +471,8 @@ def test_models_end_at_the_minimiser_of_f_and_h_over_beta_or_of_f_and_h(rule, T0
         if h == Box(-0.3, 0.2)
         else [OPTIMUM, composite_solution(PROBLEM, prox, 3 - weight)]
     )
-    assert all(
-        np.abs(wanted - other).max() > 0.05 for other in others
-    )  # the point says which objective it is
+    # The point says which objective it is.
+    assert all(np.abs(wanted - other).max() > 0.05 for other in others)
 
 
 @pytest.mark.parametrize("graph", [graphs.path(6), GRAPH])

@@ -193,9 +193,8 @@ def test_both_settle_at_their_fixed_point_which_drifts_with_the_local_steps():
         x = final(experiment(GRAPH, rule, problem=PROBLEM, rounds=1608)).x.numpy()
         check_close(x, fixed_point(0.02, tau), 1e-9)
         off.append(distance(x))
-        shrinking = [
-            distance(fixed_point(eta, tau)) for eta in (1e-4, 1e-5)
-        ]  # of the order of the step
+        # Of the order of the step.
+        shrinking = [distance(fixed_point(eta, tau)) for eta in (1e-4, 1e-5)]
         assert shrinking[0] / shrinking[1] == pytest.approx(10, rel=0.1)
     assert 1e-3 < off[0] < off[1] < off[2] < 1
 

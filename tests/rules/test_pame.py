@@ -241,9 +241,8 @@ def test_sampled_hears_the_wanted_number_of_neighbours_in_its_own_rounds():
     picks = set()
     for t in range(1, 40):
         heard = np.bincount(GRAPH.peers.dst[activity.links(t, "peers")], minlength=8)
-        assert heard.tolist() == [
-            3 if (t - 1) % kappa == 0 else 0 for kappa in KAPPA
-        ]  # ceil(0.6 * 4)
+        # ceil(0.6 * 4)
+        assert heard.tolist() == [3 if (t - 1) % kappa == 0 else 0 for kappa in KAPPA]
         picks.add(tuple(GRAPH.peers.src[activity.links(t, "peers") & (GRAPH.peers.dst == 0)]))
     assert picks == {tuple(np.delete(GRAPH.peers.src[GRAPH.peers.dst == 0], k)) for k in range(4)}
     star = pl.graphs.star(5)

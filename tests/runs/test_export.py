@@ -48,9 +48,8 @@ def test_a_run_gives_its_model_away(row, tmp_path, peerloom):
         "export", tmp_path / "run", "-o", file, *(() if row is None else ("--row", row)), "--json"
     )
     assert about["round"] == "40"
-    module = exp.problem.module(
-        seed=99
-    ).eval()  # another start: every parameter must come from the file
+    # Another start: every parameter must come from the file.
+    module = exp.problem.module(seed=99).eval()
     module.load_state_dict(load_file(file), strict=True)
     data = exp.problem.data
     inputs, labels = (data.x, data.y) if data.test_x is None else (data.test_x, data.test_y)

@@ -87,9 +87,8 @@ def test_hubs_have_links_but_no_gradients():
     message = {name: np.arange(1.0, len(links) + 1) for name, links in graph.layers.items()}
     found = from_seconds(graph, np.array([1.0, 2.0, 4.0, 1.0, 1.0]), message).bind(graph, Draws(0))
     assert found.node_probability(1).tolist() == [1.0, 0.5, 0.25, 1.0, 1.0]
-    assert found.link_probability(1, "down").tolist() == [
-        1 / k for k in range(1, 6)
-    ]  # directed: each its own
+    # Directed: each its own.
+    assert found.link_probability(1, "down").tolist() == [1 / k for k in range(1, 6)]
 
 
 def test_what_was_measured_takes_its_place_wherever_it_is_asked_for():
@@ -102,9 +101,8 @@ def test_what_was_measured_takes_its_place_wherever_it_is_asked_for():
     exp = experiment("DFedAvg", **MEASURED)
     assert exp.measures
     assert not exp.measured(found).measures
-    assert (
-        exp.measured(Bernoulli(0.25, 1.0)).active_schedule.resources.nodes == 0.25
-    )  # presets plan on it
+    # Presets plan on it.
+    assert exp.measured(Bernoulli(0.25, 1.0)).active_schedule.resources.nodes == 0.25
 
 
 # -- where there is nothing to measure
@@ -129,9 +127,8 @@ def test_a_file_says_it_in_one_line():
     assert exp.schedule == exp.resources == Measured()
     (again,) = comparison_from(tomllib.loads(experiment_to_toml(exp))).experiments
     assert spec_hash(again) == spec_hash(exp)
-    (other,) = comparison_from(
-        tomllib.loads(FILE_TEXT) | {"schedule": "Always"}
-    ).experiments  # decides; measured is its cost
+    # The schedule decides; what is measured is its cost.
+    (other,) = comparison_from(tomllib.loads(FILE_TEXT) | {"schedule": "Always"}).experiments
     assert other.schedule == Always()
     assert other.resources == Measured()
     assert other.measures
@@ -230,9 +227,8 @@ def test_a_slow_peer_acts_seldom_and_the_record_can_be_replayed(tmp_path):
     with federation.no_orphans():
         for row in range(3):
             federation.start(row)
-        wait_for(
-            lambda: federation.status() and federation.status()[0]["status"] == "measuring"
-        )  # for all to see
+        # The status says so.
+        wait_for(lambda: federation.status() and federation.status()[0]["status"] == "measuring")
         federation.start(3)
         wait_for((place / FILE).exists)
         federation.kill(1)

@@ -127,9 +127,8 @@ def test_better_weights_are_weights_and_are_better(graph):
     p = np.full(len(links), 0.6)
     now, _ = pull_rate(links, p)
     found, w = better_weights(links, p, now)
-    mine = Links.make(
-        links.rows, links.src, links.dst, w, w, one_coin=True
-    )  # refuses what is no weight
+    # Refuses what is no weight.
+    mine = Links.make(links.rows, links.src, links.dst, w, w, one_coin=True)
     assert pull_rate(mine, p)[0] == pytest.approx(found, abs=1e-9)
     assert found <= now + 1e-12
 
@@ -265,9 +264,8 @@ def test_pame_is_told_its_growth():
         "message": Coordinates(0.2),
     }
     found = verdict(experiment(graph, PaME(sigma=1.0, growth=1.005), **options))
-    assert found.growth == pytest.approx(
-        1.00962, abs=5e-6
-    )  # the reference value: t = 6 of 31, a fifth of the coordinates
+    # The reference value: t = 6 of 31, a fifth of the coordinates.
+    assert found.growth == pytest.approx(1.00962, abs=5e-6)
     assert found.holds
     assert not verdict(experiment(graph, PaME(sigma=1.0, growth=1.05), **options)).holds
     assert not verdict(experiment(graph, PaME(sigma=1.0, growth=1.0), **options)).holds

@@ -72,9 +72,8 @@ def test_the_strongly_convex_and_pl_steps(s):
         (mu / (12 * (z**2 + 2 * B**2 * (1 - d0)))) ** (1 / 3) * ((1 - r) / (2 * d1 * B)) ** (2 / 3),
     )
     assert dspodfl.convex_step(s).printed == pytest.approx(printed)
-    near = dspodfl.Setting(
-        s.m, r, B, 0.9 * B, z, s.delta, s.sigma, 0.9, d1
-    )  # where PL has something to say
+    # Where PL has something to say.
+    near = dspodfl.Setting(s.m, r, B, 0.9 * B, z, s.delta, s.sigma, 0.9, d1)
     S = 1 - 2 / 0.81 * 0.1
     by_hand = min(
         S * (0.9 * B) ** 2 / (10 * (3 - 1.8) * B**3),

@@ -190,9 +190,8 @@ def test_the_bounds_lie_above_what_is_measured():
     spread = np.mean([apart(x) / 4 for x in xs])
     assert error <= found.coverage.floor["|mean model - optimum|^2"]
     assert spread <= found.coverage.floor["consensus"]
-    assert error == pytest.approx(
-        found.coverage.exact.error, rel=0.5
-    )  # one path, 1000 rounds that depend on each other
+    # One path, 1000 rounds that depend on each other.
+    assert error == pytest.approx(found.coverage.exact.error, rel=0.5)
     assert spread == pytest.approx(found.coverage.exact.consensus, rel=0.15)
 
 
@@ -232,9 +231,8 @@ def test_other_schedules_agree_as_fast_as_predicted(name):
     from dataclasses import replace
 
     slow = []
-    for seed in (
-        range(20) if name == "sampled" else [exp.seed]
-    ):  # the luck of coordinates is another one there
+    # The luck of coordinates is another one there.
+    for seed in range(20) if name == "sampled" else [exp.seed]:
         sizes = [apart(x) for x in trajectory(replace(exp, x0=start, seed=seed))]
         last = (
             max(t for t, size in enumerate(sizes) if size > 1e-20 * sizes[0])
@@ -244,9 +242,10 @@ def test_other_schedules_agree_as_fast_as_predicted(name):
         half = last // 2 // rates.common_period * rates.common_period
         slow.append((sizes[last] / sizes[half]) ** (1 / (last - half)))
     if name == "one edge":
+        # W^2 = W.
         moment = np.mean(
             [np.eye(5) - 0.5 * np.outer(d, d) for d in np.eye(5) - np.roll(np.eye(5), 1, 0)], axis=0
-        )  # W^2 = W
+        )
         assert found.per_round == pytest.approx(np.linalg.eigvalsh(moment)[-2])
     assert found.drawn == pytest.approx(np.mean(slow), abs=0.04)
     if found.per_round is not None:

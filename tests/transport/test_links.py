@@ -289,9 +289,8 @@ def through_middle(tmp_path, ports, **faults):
     """peer-0 reaches peer-1 through somebody who changes bytes and cuts connections."""
     settings = faults.pop("settings", QUICK)
     middle = Middle(ports[1], **faults)
-    roster = federation(
-        2, [(0, 1)], [ports[2], middle.port]
-    )  # peer-1 finds nobody: it must not go past him
+    # peer-1 finds nobody: it must not go past him.
+    roster = federation(2, [(0, 1)], [ports[2], middle.port])
     a = endpoint(0, roster, tmp_path, ports[0], settings=settings)
     return middle, a, endpoint(1, roster, tmp_path, ports[1], settings=settings)
 

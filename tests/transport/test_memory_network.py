@@ -323,9 +323,8 @@ def averaging(done):
     def program(post):
         round, x, before = done.get(post.me, (0, start(post.me), None))
         post.expect(round + 1)
-        if (
-            before is not None
-        ):  # both ends of a link may have crashed: then nobody else has this round any more
+        # Both ends of a link may have crashed: then nobody else has this round any more.
+        if before is not None:
             for target in post.roster.targets(post.me):
                 post.send(target, Parcel(0, round, 0, to_body(before)))
         sources = post.roster.sources(post.me)
