@@ -151,11 +151,7 @@ def thin(stage: Stage) -> list[Figure]:
         spent = time.monotonic() - begin
         a.settle(None, 10.0)
         return [
-            exactly(
-                f"{floats * 4 // 10**6} MB over 1 MB/s arrive whole",
-                holds(got, 1),
-                True,
-            ),
+            exactly(f"{floats * 4 // 10**6} MB over 1 MB/s arrive whole", holds(got, 1), True),
             told("time", spent, "s"),
             at_least("use of the line", floats * 4 / 1e6 / spent * 100, 70.0, "%"),
             exactly(

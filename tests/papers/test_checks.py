@@ -223,10 +223,7 @@ def test_a_lead_at_some_delay_is_one_over_each_other():
 
 
 def test_claims_of_margins_best_points_and_ratios_are_decided():
-    points = {
-        "small": {"ours": [0.6], "other": [0.5]},
-        "large": {"ours": [0.9], "other": [0.5]},
-    }
+    points = {"small": {"ours": [0.6], "other": [0.5]}, "large": {"ours": [0.9], "other": [0.5]}}
     assert answer(grows("ours", END, ["small"], ["large"], ""), points) == "holds"
     assert answer(grows("ours", END, ["large"], ["small"], ""), points) == "does not hold"
     assert answer(grows("ours", END, ["small"], ["elsewhere"], ""), points) == "not decided here"

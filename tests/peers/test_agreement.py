@@ -6,9 +6,7 @@ import torch
 
 from peerloom.peers.agreement import AGREEMENT, Agreement, Sketch, agreement_channel
 from peerloom.peers.telemetry import Telemetry
-from peerloom.transport import (
-    RunIdentity,
-)
+from peerloom.transport import RunIdentity
 from tests.doubles.memory import Faults, MemoryNetwork
 from tests.federation import federation, identity
 

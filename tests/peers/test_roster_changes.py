@@ -23,15 +23,7 @@ from peerloom.peers.watch import RosterWatch
 from peerloom.peers.wire_plan import WirePlan
 from peerloom.rules import RULES
 from peerloom.runtime import build_port
-from peerloom.transport import (
-    Endpoint,
-    Home,
-    Link,
-    Member,
-    RosterForkError,
-    RunIdentity,
-    Settings,
-)
+from peerloom.transport import Endpoint, Home, Link, Member, RosterForkError, RunIdentity, Settings
 from tests.doubles.memory import Faults, MemoryNetwork
 from tests.every_rule import EVERY
 from tests.federation import (

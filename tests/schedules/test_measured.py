@@ -41,14 +41,7 @@ from peerloom.schedules import (
 )
 from peerloom.transport import RunIdentity, Settings
 from tests.doubles.memory import MemoryNetwork
-from tests.memory_runs import (
-    SLOW,
-    check_same,
-    crashes,
-    experiment,
-    roster_for,
-    wait_for,
-)
+from tests.memory_runs import SLOW, check_same, crashes, experiment, roster_for, wait_for
 
 MEASURED = {"schedule": Measured(), "resources": None}
 
