@@ -65,19 +65,9 @@ def test_three_sites_meet(tmp_path, peerloom):
     )
 
     # over the network
+    words = f"-m peerloom peer invite --listen 127.0.0.1:{port} --wait 30 --json"
     waiting = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "peerloom",
-            "peer",
-            "invite",
-            "--listen",
-            f"127.0.0.1:{port}",
-            "--wait",
-            "30",
-            "--json",
-        ],
+        [sys.executable, *words.split()],
         cwd=a,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -106,19 +96,8 @@ def test_three_sites_meet(tmp_path, peerloom):
         "a run under way takes it up"
     )
     assert "Only the founder" in peerloom("roster", "remove", "plant-b", cwd=c, code=5)
-    one = peerloom(
-        "roster",
-        "link",
-        "plant-a",
-        "plant-c",
-        "--a",
-        "0.5",
-        "--b",
-        "0.5",
-        "--both",
-        "--json",
-        cwd=a,
-    )
+    words = "roster link plant-a plant-c --a 0.5 --b 0.5 --both --json"
+    one = peerloom(*words.split(), cwd=a)
     assert len(one["links"]) == 2
     assert one["epoch"] == shown["epoch"] + 1
     fewer = peerloom("roster", "link", "plant-a", "plant-c", "--remove", "--json", cwd=a)

@@ -108,18 +108,8 @@ def test_exported_names_exist_and_are_documented(name):
 
 
 def test_the_public_names_of_the_design_are_there():
-    for name in (
-        "Experiment",
-        "simulate",
-        "iterate",
-        "graphs",
-        "schedules",
-        "laws",
-        "messages",
-        "problems",
-        "algorithms",
-        "rules",
-    ):
+    names = "Experiment simulate iterate graphs schedules laws messages problems algorithms rules"
+    for name in names.split():
         assert hasattr(peerloom, name)
     assert set(dir(peerloom)) == set(peerloom.__all__)
     with pytest.raises(AttributeError, match="no attribute 'grphs'"):

@@ -89,21 +89,9 @@ def test_every_point_is_a_valid_experiment_in_every_form(paper, figure):
 
 
 def test_all_figures_and_tables_are_there():
-    letters = {
-        2: "abcd",
-        3: "abcd",
-        4: "ab",
-        5: "ab",
-        6: "abc",
-        7: "abcd",
-        8: "ab",
-        9: "abc",
-        10: "abc",
-        11: "ab",
-    }
-    assert [
-        f"fig{number}{letter}" for number, which in letters.items() for letter in which
-    ] == FIGURES
+    letters = ["abcd", "abcd", "ab", "ab", "abc", "abcd", "ab", "abc", "abc", "ab"]
+    wanted = [f"fig{number}{each}" for number, these in enumerate(letters, 2) for each in these]
+    assert wanted == FIGURES
     assert list(DSPODFL)[len(FIGURES) :] == ["table2", "table3", "table4", "table5"]
     assert list(RECIPES["spod-gt"]) == [f"fig{n}{letter}" for n in (2, 3, 5) for letter in "abcd"]
     assert list(RECIPES["depositum"]) == [*(f"fig{n}" for n in range(2, 8)), "table3"]
@@ -360,21 +348,8 @@ def test_the_same_figure_twice_has_its_own_pictures_and_is_counted_once(tmp_path
 
 @pytest.mark.slow
 def test_the_command_takes_its_options(tmp_path):
-    words = [
-        "reproduce",
-        "spod-gt",
-        "fig3d",
-        "--tiny",
-        "--point",
-        "0.1",
-        "--jobs",
-        "2",
-        "--out",
-        "out",
-        "--export",
-        "parquet",
-    ]
-    done = peerloom(*words, cwd=tmp_path)
+    words = "reproduce spod-gt fig3d --tiny --point 0.1 --jobs 2 --out out --export parquet"
+    done = peerloom(*words.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "What the paper says" in done.stdout
     assert (tmp_path / "out/step-0.1/report.html").exists()

@@ -99,20 +99,9 @@ class Sites:
         name = f"row-{row}"
         samples = ["--data", f"{name}.npz"] if data else []
         log = (self.root / f"{name}.log").open("a")
-        command = [
-            "-m",
-            "peerloom",
-            "peer",
-            "start",
-            str(file or self.file),
-            "--folder",
-            f"peers/{name}",
-            *samples,
-            *words,
-        ]
-        process = subprocess.Popen(
-            [sys.executable, *command], cwd=self.root, env=self.env, stdout=log, stderr=log
-        )
+        command = [sys.executable, "-m", "peerloom", "peer", "start", str(file or self.file)]
+        command += ["--folder", f"peers/{name}", *samples, *words]
+        process = subprocess.Popen(command, cwd=self.root, env=self.env, stdout=log, stderr=log)
         log.close()
         self.processes.append(process)
         return process
@@ -368,16 +357,8 @@ def refused(sites, capfd, monkeypatch):
     def run(row, *words, code, file=None, data=True):
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         samples = ["--data", f"row-{row}.npz"] if data else []
-        argv = [
-            "peerloom",
-            "peer",
-            "start",
-            str(file or two.file),
-            "--folder",
-            f"peers/row-{row}",
-            *samples,
-            *words,
-        ]
+        argv = ["peerloom", "peer", "start", str(file or two.file), "--folder", f"peers/row-{row}"]
+        argv += [*samples, *words]
         monkeypatch.setattr(sys, "argv", argv)
         with pytest.raises(SystemExit) as done:
             main()

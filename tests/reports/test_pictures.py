@@ -185,22 +185,9 @@ def test_cells_of_a_heat_map_are_the_data_and_the_largest_is_the_darkest():
 
 
 def test_bars_are_as_long_as_their_shares():
-    root = drawn(
-        Picture(
-            "b",
-            "T",
-            [
-                Bars(
-                    "",
-                    ["a", "b"],
-                    ["p", "t"],
-                    [[30, 10], [math.inf, 1]],
-                    ["40", "never"],
-                    Along("s", unit="%"),
-                )
-            ],
-        )
-    )
+    lengths, ends = [[30, 10], [math.inf, 1]], ["40", "never"]
+    panel = Bars("", ["a", "b"], ["p", "t"], lengths, ends, Along("s", unit="%"))
+    root = drawn(Picture("b", "T", [panel]))
     bars = {said: float(mark.get("width")) for mark, said in titles(root, "rect")}
     assert list(bars) == ["a, p: 30, 75 % of the whole", "a, t: 10, 25 % of the whole"]
     first, second = bars.values()

@@ -23,17 +23,8 @@ def gradient(i, x):
 def experiment(rounds=40, lr=0.05, gamma=0.4, links=0.7, **changes):
     rule = pl.rules.GossipPushPull(lr, gamma)
     x0 = np.random.default_rng(1).normal(size=(6, 4))
-    return pl.Experiment(
-        GRAPH,
-        PROBLEM,
-        rule,
-        OneNode(links),
-        rounds=rounds,
-        x0=x0,
-        dtype="float64",
-        seed=4,
-        **changes,
-    )
+    changes = {"x0": x0, "dtype": "float64", "seed": 4, **changes}
+    return pl.Experiment(GRAPH, PROBLEM, rule, OneNode(links), rounds=rounds, **changes)
 
 
 def oracle(exp, alpha, gamma):

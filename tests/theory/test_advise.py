@@ -385,18 +385,8 @@ def test_json_is_for_machines(tmp_path):
         "A = [[[1.0]], [[1.0]], [[2.0]], [[1.0]]]\nb = [[1.0], [2.0], [0.0], [1.0]]\n"
         '[[algorithms]]\nname = "DSpodFL"\nlr = 0.01\n[[algorithms]]\nname = "NIDS"\nlr = 0.01\n'
     )
-    done = peerloom(
-        "advise",
-        file,
-        "--json",
-        "--seed",
-        "3",
-        "--set",
-        "algorithms.NIDS.lr=0.5",
-        "--constant",
-        "noise=0.25",
-        cwd=tmp_path,
-    )
+    words = "--json --seed 3 --set algorithms.NIDS.lr=0.5 --constant noise=0.25"
+    done = peerloom("advise", file, *words.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout, parse_constant=lambda word: pytest.fail(word))
     assert [(one["label"], one["seed"]) for one in document["experiments"]] == [

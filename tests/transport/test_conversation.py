@@ -201,16 +201,10 @@ def said(talk, now=0.0, most=10**9):
     return found
 
 
-DATA = {
-    "channel": 0,
-    "round": 1,
-    "mix_index": 0,
-    "mode": "ordered",
-    "ask": True,
-    "epoch": 0,
-    "incarnation": 1,
-    "seq": 1,
-}
+DATA = {  # the header of a first parcel, but for its length
+    "channel": 0, "round": 1, "mix_index": 0, "mode": "ordered", "ask": True,
+    "epoch": 0, "incarnation": 1, "seq": 1,
+}  # fmt: skip
 
 
 def test_answers_and_rosters_pass_between_the_segments_of_a_body():
