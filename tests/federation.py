@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from chaos.ends import free_ports, identity, until
+from chaos import ends
+from chaos.ends import free_ports, identity, incoming, outgoing, until
 from chaos.middle import Middle
 from peerloom.peers.floats import float_channel, from_body, to_body
-from peerloom.transport import Endpoint, Link, Member, Parcel, Roster, RunIdentity, Settings
+from peerloom.transport import Endpoint, Parcel, RunIdentity, Settings
 
 __all__ = [
     "LENGTH",
@@ -16,7 +17,9 @@ __all__ = [
     "federation",
     "free_ports",
     "identity",
+    "incoming",
     "numbers",
+    "outgoing",
     "parcel",
     "until",
 ]
@@ -32,27 +35,14 @@ QUICK = Settings(heartbeat=0.1, dead=1.5, backoff=(0.02, 0.1), wait=1.0, late=0.
 
 def federation(count, pairs, ports=None, **changes):
     """A roster of `count` members with these directed links (source, target)."""
-    ports = ports or [1 + number for number in range(count)]
-    ids = [identity(number) for number in range(count)]
-    members = tuple(
-        Member(f"peer-{number}", ids[number].certificate.decode(), (f"127.0.0.1:{ports[number]}",))
-        for number in range(count)
-    )
-    links = tuple(Link(ids[a].id, ids[b].id, 0.25, 0.25) for a, b in pairs)
-    roster = Roster(ids[0].id, 1, 0, members, links, **changes)
-    return roster.signed(ids[0])
+    ports = ports or range(1, 1 + count)
+    return ends.federation(count, pairs, [f"127.0.0.1:{port}" for port in ports], **changes)
 
 
 def endpoint(number, roster, folder, port, run=RUN, settings=QUICK, **more):
-    return Endpoint(
-        identity(number),
-        roster,
-        run,
-        folder / f"state-{number}",
-        ("127.0.0.1", port),
-        settings,
-        **more,
-    )
+    """The endpoint of a member, listening on a port of this machine."""
+    state = folder / f"state-{number}"
+    return Endpoint(identity(number), roster, run, state, ("127.0.0.1", port), settings, **more)
 
 
 def parcel(round, mix_index=0, channel=0, value=None):

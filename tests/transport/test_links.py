@@ -35,7 +35,9 @@ from tests.federation import (
     federation,
     free_ports,
     identity,
+    incoming,
     numbers,
+    outgoing,
     parcel,
     until,
 )
@@ -71,14 +73,6 @@ def pair(tmp_path, ports, quick):
         endpoint(1, roster, tmp_path, ports[1], settings=quick) as b,
     ):
         yield a, b
-
-
-def outgoing(post):
-    return next(link for link in post.links() if link.direction == "out")
-
-
-def incoming(post):
-    return next(link for link in post.links() if link.direction == "in")
 
 
 # -- the good case

@@ -9,16 +9,12 @@ from peerloom.errors import PeerError
 from peerloom.peers.floats import to_body
 from peerloom.transport import OutboxFullError, Parcel, Settings, Skipped, Wanted
 from tests.doubles.memory import CrashedError, Faults, MemoryNetwork
-from tests.federation import LENGTH, RUN, federation, identity, numbers, parcel
+from tests.federation import LENGTH, RUN, federation, identity, numbers, outgoing, parcel
 
 PAIR = federation(2, [(0, 1), (1, 0)])
 A, B = (member.id for member in PAIR.members)
 BAD = Faults(breaks=0.05, delay=(0.0, 0.08))
 faults = st.builds(Faults, st.floats(0, 0.1), st.tuples(st.just(0.0), st.floats(0.001, 0.2)))
-
-
-def outgoing(endpoint):
-    return next(link for link in endpoint.links() if link.direction == "out")
 
 
 @given(faults, st.integers(0, 2**32))
