@@ -88,7 +88,7 @@ def main(words: list[str] | None = None) -> int:
             f"{number:>2} {last.scenario.title}: {last.verdict} ({last.seconds:.0f} s)",
             highlight=False,
         )
-        if asked.write is not None:  # after each: whoever interrupts it keeps what there is
+        if asked.write is not None:  # after each, so that an interruption loses nothing
             write_into(asked.write, markdown(outcomes, asked.quick))
     console.print(on_screen(outcomes))
     return int(any(outcome.missed for outcome in outcomes))

@@ -126,7 +126,7 @@ def incoming(post: Endpoint) -> LinkState:
 
 
 def parcel(round: int, length: int = FLOATS) -> Parcel:
-    """A vector whose every number is the round: whoever gets it can tell."""
+    """A vector whose every number is the round, so that the receiver can check it."""
     return Parcel(0, round, 0, to_body(np.full(length, round, np.float32)))
 
 

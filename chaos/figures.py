@@ -86,14 +86,13 @@ def shown(value: Value, unit: str) -> str:
     ('83 %', '0 s')
     """
     if isinstance(value, float):
-        extreme = value != 0 and not 1e-3 <= abs(value) < 1e6
-        text = (
-            f"{value:.1e}"
-            if extreme
-            else f"{value:.0f}"
-            if abs(value) >= 20 or value == 0
-            else f"{value:.{2 + (abs(value) >= 10)}g}"
-        )
+        size = abs(value)
+        if size != 0 and not 1e-3 <= size < 1e6:
+            text = f"{value:.1e}"
+        elif size >= 20 or size == 0:
+            text = f"{value:.0f}"
+        else:
+            text = f"{value:.{2 + (size >= 10)}g}"
     else:
         text = str(value)
     return f"{text} {unit}".rstrip()

@@ -113,14 +113,8 @@ class Peers:
     def start(self, row: int, failpoints: str = "") -> float:
         """Start a row's process, or start it again; when that was."""
         home = self.homes[row].folder
-        command = [
-            sys.executable,
-            "-m",
-            "tests.doubles.failpoints" if failpoints else "peerloom",
-            "peer",
-            "start",
-            str(self.file),
-        ]
+        module = "tests.doubles.failpoints" if failpoints else "peerloom"
+        command = [sys.executable, "-m", module, "peer", "start", str(self.file)]
         command += ["--folder", str(home), "--log-json", *self._options]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PEERLOOM_FAILPOINTS": failpoints}
         with (home / "log.txt").open("ab") as log:
@@ -129,19 +123,19 @@ class Peers:
         return begin
 
     def start_all(self) -> None:
-        """Every row."""
+        """Start every row."""
         for row in range(len(self.homes)):
             self.start(row)
 
     def kill(self, row: int) -> float:
-        """Without a word, as a power cut does; when that was."""
+        """kill -9, as a power cut does; when that was."""
         at = time.time()
         self._running[row].kill()
         self._running[row].wait()
         return at
 
     def signal(self, row: int, number: signal.Signals) -> float:
-        """Any other signal; when that was."""
+        """Send any other signal; when that was."""
         self._running[row].send_signal(number)
         return time.time()
 
@@ -184,12 +178,8 @@ class Peers:
 
     def log(self, row: int) -> list[Event]:
         """What a row said, with times in seconds."""
-        found = []
-        for line in (
-            (self.homes[row].folder / "log.txt")
-            .read_text(encoding="utf-8", errors="replace")
-            .splitlines()
-        ):
+        found, path = [], self.homes[row].folder / "log.txt"
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
                 found.append(event | {"at": datetime.fromisoformat(event["at"]).timestamp()})

@@ -57,14 +57,7 @@ def on_screen(outcomes: Sequence[Outcome]) -> Table:
     for outcome in outcomes:
         name = f"{outcome.scenario.number} {outcome.scenario.title} ({outcome.seconds:.0f} s)"
         for figure, target, measured, verdict in outcome.rows():
-            style = (
-                "red"
-                if verdict.startswith(("not", "failed"))
-                else "yellow"
-                if verdict.startswith("skip")
-                else ""
-            )
-            table.add_row(name, figure, target, measured, verdict, style=style)
+            table.add_row(name, figure, target, measured, verdict, style=_style(verdict))
             name = ""
         table.add_section()
     return table
@@ -107,6 +100,12 @@ def machine() -> str:
         f"{os.cpu_count()} cores ({platform.machine()}, load {os.getloadavg()[0]:.1f}), {system}, "
         f"Python {python}, {' '.join(ssl.OPENSSL_VERSION.split()[:2])}"
     )
+
+
+def _style(verdict: str) -> str:
+    if "not met" in verdict or verdict.startswith("failed"):
+        return "red"
+    return "yellow" if verdict.startswith("skipped") else ""
 
 
 def _word(figure: Figure) -> str:

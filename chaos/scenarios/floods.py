@@ -1,4 +1,4 @@
-"""Whoever wants to exhaust a peer: half-open handshakes, greetings that drip, lengths that lie."""
+"""Attempts to exhaust a peer: half-open handshakes, dripping greetings, huge lengths."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _lie(roster: Roster, port: int) -> None:
 
 @contextlib.contextmanager
 def _process(process: BaseProcess) -> Iterator[None]:
-    """It runs, and does not stay behind."""
+    """Run a process, and end it in any case."""
     process.start()
     try:
         yield

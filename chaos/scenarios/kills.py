@@ -121,24 +121,20 @@ def asleep(stage: Stage) -> list[Figure]:
     It must count as down, and nothing that it sends after waking may be stale.
     """
     seconds = 5.0 if stage.quick else 20.0
-    with Peers(
-        experiment(rounds=300 if stage.quick else 1500), stage.folder, "--dead", str(DEAD)
-    ) as peers:
+    exp = experiment(rounds=300 if stage.quick else 1500)
+    with Peers(exp, stage.folder, "--dead", str(DEAD)) as peers:
         stage.say("starting four peers")
         peers.start_all()
         peers.reach(20)
         stage.say(f"asleep for {seconds:.0f} s")
         slept = peers.signal(1, signal.SIGSTOP)
         time.sleep(seconds)
-        down = (
-            max(peers.heard(row, "down", about=1, since=slept, seconds=1.0) for row in (0, 2))
-            - slept
-        )
+        told_down = [peers.heard(row, "down", about=1, since=slept, seconds=1.0) for row in (0, 2)]
         woke = peers.signal(1, signal.SIGCONT)
         back = max(peers.heard(row, "up", about=1, since=woke) for row in (0, 2)) - woke
         peers.finish(240)
         return [
-            at_most("neighbours know after", down, DEAD + 0.5, "s"),
+            at_most("neighbours know after", max(told_down) - slept, DEAD + 0.5, "s"),
             at_most("links are up again, after waking", back, 3.0, "s"),
             exactly("stale, lost or doubled, by the histories", len(peers.complaints()), 0),
             exactly("numbers that differ from an undisturbed run", peers.different_numbers(), 0),
@@ -146,7 +142,7 @@ def asleep(stage: Stage) -> list[Figure]:
 
 
 def _left(peers: Peers) -> float:
-    """Of the gradient at the start, by the newest checkpoints."""
+    """What is left of the gradient at the start, by the newest checkpoints."""
     return gradient_left(peers.exp, peers.models())
 
 

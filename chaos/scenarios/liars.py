@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +34,7 @@ Change = Callable[[NDArray[np.floating[Any]]], NDArray[np.floating[Any]]]
 
 
 class Liar:
-    """A post that changes what it sends, and is honest in everything else."""
+    """An endpoint that changes what it sends, and is honest in everything else."""
 
     def __init__(self, post: Endpoint, change: Change) -> None:
         self._post, self._change = post, change
@@ -44,7 +45,7 @@ class Liar:
     def send(
         self, peer: str, parcel: Parcel, mode: Mode = "ordered", repeat: bool = False
     ) -> Receipt:
-        """The parcel, changed."""
+        """Send the parcel with other numbers."""
         body = to_body(self._change(from_body(parcel.body, "float64")))
         return self._post.send(peer, replace(parcel, body=body), mode, repeat)
 
@@ -91,11 +92,8 @@ def _run(
         keep = PeerFolder(folder / str(row), spec_hash(exp))
         # A model that is no longer finite; its row then has no result.
         with contextlib.suppress(PeerloomError):
-            models[row] = (
-                PeerRun(exp, row, Liar(post, change) if row == _LIAR else post, keep, plan)
-                .run()
-                .state.x
-            )
+            speaks = Liar(post, change) if row == _LIAR else post
+            models[row] = PeerRun(exp, row, speaks, keep, plan).run().state.x
 
     with contextlib.ExitStack() as stack:
         posts = [
@@ -115,6 +113,5 @@ def _run(
             for why, count in post.refusals().items() if row != _LIAR else ():
                 refused[why] = refused.get(why, 0) + count
     honest = [models[row] for row in range(_PEERS) if row != _LIAR and row in models]
-    return gradient_left(exp, torch.cat(honest)) if len(honest) == _PEERS - 1 else float(
-        "inf"
-    ), refused
+    all_ended = len(honest) == _PEERS - 1
+    return gradient_left(exp, torch.cat(honest)) if all_ended else math.inf, refused

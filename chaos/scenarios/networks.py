@@ -98,8 +98,8 @@ def partitioned(stage: Stage) -> list[Figure]:
             knows.append(time.monotonic() - begin if not outgoing(a).up else math.inf)
             time.sleep(max(0.0, begin + seconds - time.monotonic()))
             arrived, healed = traffic.right, _set(lines, down=False)
-            until(lambda arrived=arrived: traffic.right > arrived, 30.0)  # type: ignore[misc]
-            back.append(traffic.last - healed)
+            came = until(lambda arrived=arrived: traffic.right > arrived, 30.0)  # type: ignore[misc]
+            back.append(traffic.last - healed if came else math.inf)
         traffic.stop(30.0)
         return [
             told("partitions: both ways, there only, back only; each", seconds, "s"),
@@ -112,11 +112,8 @@ def partitioned(stage: Stage) -> list[Figure]:
 def lossy(stage: Stage) -> list[Figure]:
     """A fifth of all packets lost and 100 ms of delay, in each direction."""
     seconds = 20.0 if stage.quick else 120.0
-    with _two_sides(stage, replace(Settings(), outbox=1000), loss=0.2, delay=0.1) as (
-        _switch,
-        a,
-        b,
-    ):
+    settings = Settings(outbox=1000)
+    with _two_sides(stage, settings, loss=0.2, delay=0.1) as (_switch, a, b):
         if not until(lambda: outgoing(a).up, 60.0):
             raise RuntimeError("the link did not come up within a minute")
         drops, begin = sum(outgoing(a).reconnects.values()), time.monotonic()

@@ -45,7 +45,7 @@ def changed(stage: Stage) -> list[Figure]:
         cut = max(peers.heard(row, "down", about=_GONE, since=at) for row in (1, 3)) - at
         stage.say("a roster is signed twice")
         fork = joined.without_member(key, peers.homes[1].name)
-        # Else the peer may write the true one over it.
+        # Otherwise the peer may overwrite the fork with the true roster.
         until(lambda: peers.homes[3].roster.version == left.version, 30.0)
         (peers.homes[3].folder / "roster.json").write_bytes(fork.to_bytes())
         refused = until(lambda: bool(_status(peers, 3)["refusals"].get("roster_fork")), 30.0)
@@ -94,7 +94,7 @@ def _again(stage: Stage, before: Peers, roster: Roster) -> list[Figure]:
     with peers:
         stage.say("the next run, with the one that was removed")
         for home in homes:
-            # Also of the one who was given another, signed twice.
+            # One of them holds the fork.
             (home.folder / "roster.json").unlink()
             home.trust(roster)
         peers.start_all()

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from peerloom.transport import Endpoint, Identity, Roster
 from peerloom.transport.frames import VERSION, Kind, encode
 from peerloom.transport.identity import self_signed
+from peerloom.transport.tls import ALPN
 
 from ..ends import QUICK, RUN, endpoint, federation, free_ports, identity, incoming, until
 from ..figures import Figure, Stage, exactly, told
@@ -108,11 +109,11 @@ def other_versions(stage: Stage) -> list[Figure]:
     ]
 
 
-def _with(number: int, alpn: str = "peerloom/1") -> ssl.SSLContext:
+def _with(number: int, alpn: str = ALPN) -> ssl.SSLContext:
     return _with_identity(identity(number), alpn)
 
 
-def _with_identity(whose: Identity, alpn: str = "peerloom/1") -> ssl.SSLContext:
+def _with_identity(whose: Identity, alpn: str = ALPN) -> ssl.SSLContext:
     context = open_context(alpn)
     context.load_cert_chain(whose.certificate_file, whose.key_file)
     return context

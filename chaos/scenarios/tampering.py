@@ -142,8 +142,8 @@ def fuzzed(stage: Stage) -> list[Figure]:
 def _through_middle(
     stage: Stage, flip: float = 0.0, cut: float = 0.0
 ) -> tuple[Middle, Endpoint, Endpoint]:
-    """peer-0 reaches peer-1 through somebody who changes bytes and cuts connections."""
-    ports = free_ports(2)  # nobody listens at the first: peer-1 must not reach peer-0 past him
+    """peer-0 reaches peer-1 through a `Middle` that changes bytes and cuts connections."""
+    ports = free_ports(2)  # nobody listens at the first: peer-1 must not reach peer-0 past it
     middle = Middle(ports[1], flip, cut, seed=2)
     settings = replace(QUICK, backoff=(0.02, 0.1))
     roster = federation(2, [(0, 1)], [f"127.0.0.1:{ports[0]}", f"127.0.0.1:{middle.port}"])

@@ -96,7 +96,7 @@ def _sent(original: Callable[..., Any], conversation: Conversation, count: int) 
 
 
 def _next(original: Callable[..., Any], sender: Sender, now: float) -> Any:
-    """Whoever asks for more has written what came before."""
+    """A caller that asks for more has written what came before."""
     if sender.state == "awaiting" and sender._body is None:
         hit("after_send_before_ack")
     return original(sender, now)

@@ -170,7 +170,7 @@ def first_shards(y, seed, clients, per_client):
 
 
 def test_as_the_authors_code_ran_shards_are_shared():
-    """Section 5.4.6: whoever draws class c gets shard 0 of c, and may draw it twice."""
+    """Section 5.4.6: a client that draws class c gets shard 0 of c, and may draw it twice."""
     y = labels(10, 40)
     shards = first_shards(y, 5, 10, 10)
     parts = Labels(10, compat=True).deal(y, 10, Draws(5))

@@ -1,4 +1,4 @@
-"""Links picked by chance or by the clock, and the two rules that average with whoever sent."""
+"""Links picked by chance or by the clock, and the two rules that average over senders."""
 
 import numpy as np
 import pytest

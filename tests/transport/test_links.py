@@ -280,7 +280,7 @@ def test_a_late_peer_is_an_event_in_words(tmp_path, ports):
 
 
 def through_middle(tmp_path, ports, **faults):
-    """peer-0 reaches peer-1 through somebody who changes bytes and cuts connections."""
+    """peer-0 reaches peer-1 through a `Middle` that changes bytes and cuts connections."""
     settings = faults.pop("settings", QUICK)
     middle = Middle(ports[1], **faults)
     # peer-1 finds nobody: it must not go past him.
