@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tomli_w
 import torch
 
 import peerloom as pl
@@ -118,8 +119,6 @@ def test_parts_survive_the_way_to_a_file_and_back(kind, part):
 
 
 def _toml(part):
-    import tomli_w
-
     return tomli_w.dumps({"part": part})
 
 

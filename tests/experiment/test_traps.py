@@ -7,7 +7,7 @@ from torch import nn
 
 import peerloom as pl
 from peerloom.core import Draws, LocalWire, pull, uniform
-from peerloom.errors import ConfigError
+from peerloom.errors import Caution, ConfigError
 from peerloom.problems import Classification, Dataset
 from peerloom.runtime import build_port, iterate
 from peerloom.runtime.matrix_mixer import MatrixMixer
@@ -209,8 +209,6 @@ def test_a_wire_and_no_wire_see_the_same_ledger():
 
 
 def test_depositum_warns_of_what_it_minimises():
-    from peerloom.errors import Caution
-
     problem = pl.problems.Quadratic(
         np.eye(2)[None].repeat(4, axis=0), np.ones((4, 2)), h=pl.problems.L1(0.1)
     )

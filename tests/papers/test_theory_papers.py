@@ -3,11 +3,13 @@
 import itertools
 import math
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import peerloom.theory.graph_facts as shape
 from peerloom import graphs
 from peerloom.papers.theorems import depositum, dspodfl, dspodfl_pl, mll_sgd, pame
 from peerloom.papers.theorems import dspodfl_nonconvex as nonconvex
@@ -675,8 +677,6 @@ def test_facts_of_small_graphs_are_right():
 
 @given(undirected_graphs(most=9))
 def test_facts_of_graphs_agree_with_networkx(graph):
-    import networkx as nx
-
     shape = nx.Graph(list(zip(graph.peers.src.tolist(), graph.peers.dst.tolist(), strict=True)))
     found = graph_facts(graph.peers)
     assert found.bipartite == nx.is_bipartite(shape)
@@ -685,8 +685,6 @@ def test_facts_of_graphs_agree_with_networkx(graph):
 
 
 def test_the_diameter_of_a_large_graph_lies_between(monkeypatch):
-    import peerloom.theory.graph_facts as shape
-
     for graph in (
         graphs.ring(31),
         graphs.grid(5, 8),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from peerloom.errors import ConfigError
+from peerloom.errors import ConfigError, DataError
 from peerloom.transport import read_history
 from tests.doubles.checker import check_histories
 from tests.doubles.failpoints import arm
@@ -143,8 +143,6 @@ def test_the_checker_finds_every_planted_fault(spoil, complaint):
 
 
 def test_a_cut_last_line_is_forgiven_and_any_other_is_not(tmp_path):
-    from peerloom.errors import DataError
-
     path = tmp_path / "history.jsonl"
     path.write_text('{"what": "start"}\n{"what": "pu')
     assert [line["what"] for line in read_history(path)] == ["start"]

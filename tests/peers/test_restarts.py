@@ -12,6 +12,8 @@ from peerloom.peers.folder import PeerFolder
 from peerloom.peers.peer import PeerRun
 from peerloom.peers.wire_plan import WirePlan
 from peerloom.transport import RunIdentity, Settings, StopRequested
+from peerloom.transport.outbox import Outbox, OutboxFullError
+from peerloom.transport.types import Parcel
 from tests.doubles.memory import CrashedError, MemoryNetwork
 from tests.memory_runs import check_replay, check_same, experiment, roster_for
 
@@ -148,9 +150,6 @@ def test_any_number_of_stops_at_any_distance_can_be_replayed_to_the_bit(
 
 def test_many_starts_while_a_neighbour_is_away_do_not_fill_the_outbox():
     """With a deadline every start adds a parcel for a peer that is away; the outbox bears it."""
-    from peerloom.transport.outbox import Outbox, OutboxFullError
-    from peerloom.transport.types import Parcel
-
     box = Outbox("b", limit=3, retain=3)
     for t in range(200):
         box.put(Parcel(0, t, 1, BODY), "ordered", 0, 0.0, repeat=True)

@@ -20,6 +20,7 @@ from peerloom.problems import (
     Linear,
     ResNet18,
 )
+from peerloom.problems.convnets import _Block
 
 GREY, COLOUR, A9A = (1, 28, 28), (3, 32, 32), (123,)
 
@@ -112,8 +113,6 @@ def test_every_network_scores_every_sample_by_itself(name):
 
 def test_a_block_is_two_convolutions_and_a_shortcut():
     """The residual block in plain steps, with a stride and more channels, both shortcuts."""
-    from peerloom.problems.convnets import _Block
-
     torch.manual_seed(1)
     x = torch.randn(2, 8, 6, 6)
     for projected in (False, True):

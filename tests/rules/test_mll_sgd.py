@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, strategies
 
 import peerloom as pl
+from peerloom.config import comparison_from, experiment_to_table
 from peerloom.core import Draws
 from peerloom.errors import ConfigError
 from peerloom.graphs.hubs import diffusion
@@ -210,8 +211,6 @@ def test_problems_and_models_speak_of_the_workers_only(tmp_path):
 
 
 def test_a_file_makes_the_same_hubs_again():
-    from peerloom.config import comparison_from, experiment_to_table
-
     exp = experiment(rounds=7)
     again = comparison_from(experiment_to_table(exp)).experiments[0]
     assert torch.equal(pl.simulate(again).x, pl.simulate(exp).x)

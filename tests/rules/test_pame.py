@@ -11,6 +11,7 @@ from hypothesis import given, strategies
 
 import peerloom as pl
 from peerloom.codecs import Coordinates
+from peerloom.config import comparison_from, experiment_to_table
 from peerloom.core import Draws, Envelope, push
 from peerloom.errors import ConfigError
 from peerloom.runtime import build_port, iterate
@@ -275,8 +276,6 @@ def test_what_makes_no_sense_is_refused(make, said):
 
 
 def test_a_file_may_name_all_of_it():
-    from peerloom.config import comparison_from, experiment_to_table
-
     table = {
         "rounds": 3,
         "graph": {"name": "complete", "clients": 5},

@@ -15,13 +15,28 @@ import peerloom as pl
 from peerloom import graphs
 from peerloom.codecs import Dense
 from peerloom.core import Caution, Draws, LocalWire
-from peerloom.core.events import Diverged, Evaluated, Finished, RoundDone, Saved, Started
+from peerloom.core.events import (
+    Alarm,
+    Diverged,
+    Evaluated,
+    Finished,
+    Late,
+    LinkDown,
+    LinkUp,
+    Refused,
+    RosterChanged,
+    RoundDone,
+    Saved,
+    Started,
+)
 from peerloom.errors import ConfigError, DivergedError
 from peerloom.peers.federation import Federation
+from peerloom.peers.telemetry import EventLog, link_event
 from peerloom.rules import DGD, DSpodFL
 from peerloom.runtime import Guard, Session, StopRule, build_port, simulation
 from peerloom.runtime.shards import run_sharded
 from peerloom.schedules import Bernoulli
+from peerloom.transport import Event as Told
 from tests.builders import LINKS, experiment, quadratic
 
 ROOT = Path(pl.__file__).parent
@@ -280,10 +295,6 @@ def test_a_round_that_is_interrupted_leaves_no_trace():
 
 def test_the_words_of_the_transport_are_events_and_the_log_says_them(tmp_path):
     """Every kind of the transport's events has its event here, and the log a line for each."""
-    from peerloom.core.events import Alarm, Late, LinkDown, LinkUp, Refused, RosterChanged
-    from peerloom.peers.telemetry import EventLog, link_event
-    from peerloom.transport import Event as Told
-
     kinds = {
         "up": LinkUp,
         "down": LinkDown,

@@ -11,6 +11,7 @@ import peerloom as pl
 from peerloom.codecs import Dense
 from peerloom.core import Draws, LocalWire, Requirements
 from peerloom.errors import ConfigError
+from peerloom.peers.wire_plan import WirePlan
 from peerloom.rules import RULES
 from peerloom.runtime import Width, build_port, trace
 from peerloom.testing import graph_for, random_quadratic
@@ -118,7 +119,5 @@ def test_no_data_are_loaded_and_no_model_is_built(monkeypatch):
     )
     for name in ("bind", "start"):
         monkeypatch.setattr(pl.problems.Classification, name, None)
-    from peerloom.peers.wire_plan import WirePlan
-
     assert [part.width for part in WirePlan.of(exp).parts[1]] == [exp.problem.n]
     assert np.prod([3, 5]) == exp.problem.n

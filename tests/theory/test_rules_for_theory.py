@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from peerloom import graphs
+from peerloom.codecs import Coordinates, Dense
 from peerloom.problems import Quadratic
 from peerloom.rules import RULES, ProxGT
 from peerloom.schedules import Bernoulli
@@ -55,8 +56,6 @@ def test_a_rule_of_ones_own_says_nothing_and_is_taken_as_it_is():
 
 
 def test_what_messages_carry():
-    from peerloom.codecs import Coordinates, Dense
-
     def share(message):
         return carried_share(experiment(GRAPH, message=message))
 

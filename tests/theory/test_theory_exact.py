@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerloom import graphs
-from peerloom.core import ConfigError, Draws, Evaluation
+from peerloom.core import ConfigError, Draws, Evaluation, Placement
 from peerloom.problems import IID, MLP, Classification, Dataset, Labels, Quadratic
 from peerloom.problems.properties import properties_of
 from peerloom.theory.constants import estimate, quadratics_of
@@ -136,8 +136,6 @@ def test_least_squares_is_a_quadratic():
     A, b = quadratics_of(properties_of(problem, 3), 3, problem.n)
     twin = Quadratic(A, b)
     x = torch.linspace(-1, 1, 5, dtype=torch.float64).repeat(3, 1)
-    from peerloom.core import Placement
-
     place = Placement(np.arange(3), 3, torch.device("cpu"), torch.float64)
     ours, theirs = (q.bind(place, Draws(0)).grad(x, np.arange(3), 1) for q in (problem, twin))
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
@@ -156,8 +154,6 @@ def test_linear_classifiers_are_bounded_in_closed_form(model):
     found = estimate(problem, 4, seed=3)
     assert found.smoothness.how == "bound"
     assert found.convexity.value == 0.01
-    from peerloom.core import Placement
-
     local = problem.bind(Placement(np.arange(4), 4, torch.device("cpu"), torch.float64), Draws(3))
     for k in range(20):  # no pair of points shows more curvature than the bound
         x, y = (

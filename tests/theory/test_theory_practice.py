@@ -1,5 +1,7 @@
 """Theory against practice: the simulator does what the exact predictions say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ from peerloom.codecs import (
 from peerloom.core import DivergedError
 from peerloom.papers.theorems import dspodfl, mll_sgd
 from peerloom.papers.theorems import dspodfl_nonconvex as nonconvex
-from peerloom.problems import Quadratic
+from peerloom.problems import Classification, Quadratic
 from peerloom.rules import (
     ANQNIDS,
     BEER,
@@ -40,8 +42,8 @@ from peerloom.theory.constants import estimate
 from peerloom.theory.contraction import contraction, rounds_to_agree
 from peerloom.theory.costs import costs
 from peerloom.theory.exact import Linear, mixing_rate
-from peerloom.theory.matrices import pull_contraction
-from tests.builders import experiment, quadratic, trajectory
+from peerloom.theory.matrices import expected, left_perron, pull_contraction
+from tests.builders import experiment, final, quadratic, trajectory
 
 RUNS = 200  # seeds a mean is taken over; tolerances are four of its standard errors
 
@@ -73,8 +75,6 @@ def test_one_round_of_random_mixing_leaves_what_is_predicted(graph):
     p = rng.uniform(0.2, 0.9, at.max() + 1)[at]
     table = np.zeros((graph.rows, graph.rows))
     table[graph.peers.dst, graph.peers.src] = p
-    from peerloom.theory.matrices import expected, left_perron
-
     phi = left_perron(expected(graph.peers, p))
     rho, worst = pull_contraction(graph.peers, p, phi)
     worst = worst - phi @ worst
@@ -228,8 +228,6 @@ def test_other_schedules_agree_as_fast_as_predicted(name):
     found = contraction(exp, rates)
     rng = np.random.default_rng(0)
     start = rng.normal(size=(exp.graph.clients, exp.problem.n))
-    from dataclasses import replace
-
     slow = []
     # The luck of coordinates is another one there.
     for seed in range(20) if name == "sampled" else [exp.seed]:
@@ -257,8 +255,6 @@ def test_other_schedules_agree_as_fast_as_predicted(name):
 
 @pytest.mark.parametrize("name", ["every", "one edge", "hubs", "sampled"])
 def test_costs_are_those_of_the_ledger(name):
-    from tests.builders import final
-
     exp = mixing_experiment(name)
     found, ledger = costs(exp, activity_rates(exp)), final(exp).port.ledger
     tolerance = 1.5 / exp.rounds + (0.02 if name == "sampled" else 0)
@@ -314,8 +310,6 @@ def test_bytes_are_a_pure_function_of_the_seed():
 
 
 def test_noise_is_what_the_gradients_show():
-    from peerloom.problems import Classification
-
     exact = estimate(Classification("softmax", batch=4), 3, seed=2).noise
     more = estimate(Classification("softmax", batch=16), 3, seed=2).noise
     assert exact.value / more.value == pytest.approx(2.0, rel=0.35)  # variance goes with 1 / batch

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import itertools
+import pickle
 import socket
 import ssl
 import struct
@@ -865,8 +866,6 @@ def test_nothing_unpickles(pair):
         a.send(b.me, parcel(round))
         assert b.take(a.me, round, 0, 5.0).round == round
     assert found == []
-    import pickle
-
     pickle.loads(pickle.dumps(struct.Struct))
     assert found, "the hook sees what it should"
     found.clear()
