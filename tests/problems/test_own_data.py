@@ -55,7 +55,7 @@ def csv(tmp_path):
 
 def test_a_csv_becomes_samples_by_constants_of_the_file(csv):
     path = csv("ill,pressure,age,ward\n1,150,60,a\n0,,40,b\n1,110,?,c\n0,130,50,d\n")
-    exp = experiment(FILE.replace("scale = [10, 20] }", "scale = [10, 20], test = 0.0 }"))
+    exp = experiment(FILE.replace("scale = [10, 20]", "scale = [10, 20]\ntest = 0.0"))
     data = with_samples(exp, 0, path).problem.data
     assert data.x.tolist() == [[1, 1], [-1, 0], [0, -1], [0, 0]], (
         "columns in the agreed order; missing is neutral"
@@ -67,7 +67,7 @@ def test_a_csv_becomes_samples_by_constants_of_the_file(csv):
 def test_a_csv_as_spreadsheets_write_it(tmp_path):
     path = tmp_path / "patients.csv"
     path.write_bytes(b'\xef\xbb\xbf"ill","pressure","age"\r\n1," 150 ",60\r\n\r\n0, NA ,"40"\r\n')
-    exp = experiment(FILE.replace("scale = [10, 20] }", "scale = [10, 20], test = 0.0 }"))
+    exp = experiment(FILE.replace("scale = [10, 20]", "scale = [10, 20]\ntest = 0.0"))
     data = with_samples(exp, 0, str(path)).problem.data
     assert data.x.tolist() == [[1, 1], [-1, 0]]
     path.write_bytes(b"age,pressure,ill\n60,\xff,1\n")
@@ -138,9 +138,8 @@ def test_a_csv_that_does_not_fit_is_refused_in_words(text, says, csv):
 
 
 def test_other_mistakes_are_named(csv, tmp_path, monkeypatch):
-    by_count = FILE.replace('["age", "pressure"]', "3").replace(
-        ', label = "ill", neutral = [50, 130], scale = [10, 20]', ""
-    )
+    unscaled = FILE.replace("neutral = [50, 130]\nscale = [10, 20]\n", "")
+    by_count = unscaled.replace('["age", "pressure"]', "3").replace('label = "ill"\n', "")
     path = csv("a,b,y\n1,2,0\n2,3,1\n")
     with pytest.raises(DataError, match="--label"):
         with_samples(experiment(by_count), 0, path)
@@ -170,15 +169,11 @@ def test_other_mistakes_are_named(csv, tmp_path, monkeypatch):
         "features = 0",
         "features = []",
         "features = ['a', 'a']",
-        "features = 2, scale = [1]",
+        "features = 2\nscale = [1]",
         "features = [0, 2]",
     ):
         with pytest.raises(ConfigError):
-            experiment(
-                FILE.replace('features = ["age", "pressure"]', wrong).replace(
-                    ", neutral = [50, 130], scale = [10, 20]", ""
-                )
-            )
+            experiment(unscaled.replace('features = ["age", "pressure"]', wrong))
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "site_loader.py").write_text(
         "import numpy as np\nfrom peerloom.problems import Dataset\n"
