@@ -30,7 +30,7 @@ def test_elias_codes_have_their_length_and_come_back(sizes):
     runs = np.concatenate(bits.pack_elias(values))
     assert (
         len(runs)
-        == bits.elias_bits(values[None])[0]
+        == bits.elias_bits(values[None], max(sizes, default=0))[0]
         == sum(1 + 2 * ((1 + size).bit_length() - 1) for size in sizes)
     )
     found, end = bits.unpack_elias(np.append(runs, np.uint8(1)), len(sizes))

@@ -113,7 +113,7 @@ def _through_the_mask(values, chosen):
     return values * chosen  # leaves -0.0, and NaN of infinities
 
 
-def _one_size_too_few(sizes):
+def _one_size_too_few(sizes, largest):
     return sizes.shape[1] + 2 * np.count_nonzero(sizes >= 1, axis=1)
 
 

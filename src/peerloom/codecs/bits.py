@@ -127,17 +127,14 @@ def _column_type(width: int) -> type[np.unsignedinteger[Any]]:
 # -- Elias codes: whole numbers m >= 1 in 1 + 2 floor(log2 m) bits each
 
 
-def elias_bits(sizes: NDArray[Any]) -> Ints:
-    """Return the bits of the codes of 1 + sizes of each row, where sizes [rows, n] >= 0."""
-    bits, j = np.full(len(sizes), sizes.shape[1], np.int64), 1
-    while True:
-        more = sizes >= 2**j - 1
-        # Row by row: along an axis it takes several times as long.
-        counts = np.array([np.count_nonzero(row) for row in more])
-        if not counts.any():
-            return bits
-        bits += 2 * counts
-        j += 1
+def elias_bits(levels: NDArray[Any], largest: int) -> Ints:
+    """Return the bits of the codes of 1 + |levels| of each row; `largest` is their largest size."""
+    bits: Ints = levels.shape[1] + 2 * _count_rows(levels != 0)
+    if largest >= 3:
+        sizes = np.abs(levels)
+        for digits in range(2, (largest + 1).bit_length()):
+            bits += 2 * _count_rows(sizes >= 2**digits - 1)
+    return bits
 
 
 def pack_elias(sizes: NDArray[Any]) -> list[Body]:
@@ -215,6 +212,11 @@ def unpack_elias_fano(body: Body, n: int, k: int) -> Ints:
 
 def _low_bits(n: int, k: int) -> int:
     return max(0, (n // k).bit_length() - 1)
+
+
+def _count_rows(chosen: Bools) -> Ints:
+    """Count the chosen of each row, row by row: along an axis it takes several times as long."""
+    return np.array([np.count_nonzero(row) for row in chosen])
 
 
 def _check_length(body: Body, length: int) -> None:

@@ -110,7 +110,7 @@ class Quantised:
         return -(-n * (self.word + 1) // 8)
 
     def _elias_nbytes(self, levels: Tensor) -> NDArray[np.int64]:
-        return _elias_nbytes(np.abs(array_of(levels)), self._furthest)
+        return _elias_nbytes(array_of(levels), self._furthest)
 
     def _unpack(self, body: Body, number: np.dtype[Any], n: int) -> NDArray[np.int64]:
         elias, rest = np.signbit(read(body, number, 1)[0]), body[number.itemsize :]
@@ -135,7 +135,7 @@ class Quantised:
             stream, count = f"quantised/{envelope.index}", (n + 3) // 4
             drawn = words(envelope.draws.seed, stream, envelope.t, envelope.sender, count)
             short = torch.from_numpy(drawn.astype("<u8", copy=False).view("<i2")[:, :n])
-            u = short.to(rows).add_(2**15 + 0.5).mul_(2.0**-16)
+            u = torch.add(rows.new_tensor(0.5 + 2.0**-17), short.to(rows), alpha=2.0**-16)
             u.addcmul_(rows, 2 ** (self.word - 1) / torch.where(norm > 0, norm, 1.0))
             known = envelope.kept[self] = (rows, u.floor_(), norm)
         return known[1], known[2]
@@ -249,11 +249,17 @@ class ANQ:
         return self.eta * self.sigma**envelope.t
 
 
-def _elias_nbytes(sizes: Array, most: int) -> NDArray[np.int64]:
-    """Return the bytes of signs and Elias codes of each row; the least of rows with levels too far out."""
-    if not sizes.max() <= most:  # also where one is NaN
-        sizes = np.where((sizes.max(axis=1) <= most)[:, None], sizes, 0)
-    bits: NDArray[np.int64] = sizes.shape[1] + elias_bits(sizes)
+def _elias_nbytes(levels: Array, most: int) -> NDArray[np.int64]:
+    """Return the bytes of signs and Elias codes of each row.
+
+    A row with a level beyond `most`, or NaN, counts as zeros: its body has the least length.
+    """
+    low, high = levels.min(), levels.max()
+    if not (-most <= low and high <= most):
+        fits = np.abs(levels).max(axis=1) <= most
+        levels = np.where(fits[:, None], levels, 0)
+        low, high = levels.min(), levels.max()
+    bits = levels.shape[1] + elias_bits(levels, int(max(high, -low)))
     return -(-bits // 8)
 
 

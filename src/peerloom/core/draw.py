@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 from numpy.typing import NDArray
 
 __all__ = ["Draws", "philox", "uniform", "words"]
@@ -52,6 +53,17 @@ def philox(
     return c0, c1, c2, c3
 
 
+class _Unseeded(ISeedSequence):
+    """The seed of a generator whose state is set at once: hashing a real one takes longer."""
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> NDArray[Any]:
+        """Return zeros."""
+        return np.zeros(n_words, dtype)
+
+
+_UNSEEDED = _Unseeded()
+
+
 @lru_cache(maxsize=4096, typed=True)
 def _key(seed: int, stream: str) -> tuple[int, int]:
     """64 bits of BLAKE2b: streams and seeds are unrelated whatever their names and values."""
@@ -67,7 +79,7 @@ def words(seed: int, stream: str, t: int, ids: Ids, count: int) -> Words:
     """
     digest = hashlib.blake2b(f"{seed}/{stream}/{t}/{count}".encode(), digest_size=32).digest()
     start, step = (int.from_bytes(half, "little") for half in (digest[:16], digest[16:]))
-    generator = np.random.PCG64DXSM(0)
+    generator = np.random.PCG64DXSM(_UNSEEDED)
     state: Any = {
         "bit_generator": "PCG64DXSM",
         "state": {"state": start, "inc": step | 1},
@@ -75,9 +87,12 @@ def words(seed: int, stream: str, t: int, ids: Ids, count: int) -> Words:
         "uinteger": 0,
     }
     generator.state = state
-    drawn, place = np.empty((len(ids), count), np.uint64), 0
     ends = [*(np.flatnonzero(np.diff(ids) != 1) + 1).tolist(), len(ids)] if len(ids) else []
-    first = 0
+    if len(ends) == 1:
+        generator.advance(int(ids[0]) * count)
+        return generator.random_raw(len(ids) * count).reshape(-1, count)
+    drawn = np.empty((len(ids), count), np.uint64)
+    first = place = 0
     for end in ends:
         generator.advance(int(ids[first]) * count - place)
         drawn[first:end] = generator.random_raw((end - first) * count).reshape(-1, count)
