@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from .schedules import distributions
     from .schedules import distributions as laws
 
-# Nothing is imported before it is used: torch takes a second to load, and `peerloom --help` should not wait for it.
+# Nothing is imported before it is used: torch takes a second to load, and `peerloom --help` should
+# not wait for it.
 _ROOMS = {
     "algorithms": "peerloom.rules",  # the former name
     "codecs": "peerloom.codecs",

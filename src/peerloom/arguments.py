@@ -35,7 +35,8 @@ def hints_of(make: Callable[..., Any]) -> dict[str, Any]:
     except NameError as error:
         where = f"{target.__module__}:{target.__qualname__}"
         raise ConfigError(
-            f"The annotations of {where} cannot be read: {error}. Import what they name at the top of its module."
+            f"The annotations of {where} cannot be read: {error}. "
+            "Import what they name at the top of its module."
         ) from error
 
 

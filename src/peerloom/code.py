@@ -1,4 +1,4 @@
-"""Code that a file names as module:Name, and whoever decides whether and from where it is imported."""
+"""Code that a file names as module:Name, and the loader that may import it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Any
 __all__ = ["Loader", "import_code", "load_code", "loading_code_by"]
 
 Loader = Callable[[str], Any]
-"""From a name, module:Name, to what it names. Raises ConfigError, or ImportError, AttributeError, ValueError."""
+"""From a name, module:Name, to what it names.
+
+Raises ConfigError, ImportError, AttributeError or ValueError.
+"""
 
 
 def import_code(name: str) -> Any:
@@ -27,13 +30,13 @@ _loader: ContextVar[Loader] = ContextVar("code loader", default=import_code)
 
 
 def load_code(name: str) -> Any:
-    """What a name stands for, by the loader in force. The only way from a file to an import."""
+    """Load what a name stands for by the loader in force: the only way from a file to an import."""
     return _loader.get()(name)
 
 
 @contextmanager
 def loading_code_by(loader: Loader) -> Iterator[None]:
-    """Within, names in files become code by this loader alone."""
+    """Within the block, load the code that files name by this loader alone."""
     token = _loader.set(loader)
     try:
         yield

@@ -7,18 +7,18 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 
-from .core import ConfigError, nearest
+from .core import ConfigError, Network, Problem, nearest
 from .experiment import Evaluate, Experiment
 from .registry import build, describe
 from .schedules import Measured
 
 __all__ = [
-    "Comparison", "comparison_from", "experiment_to_toml", "override", "parse", "read_bytes", "read_file", "spec_hash",
-    "table_hash",
+    "Comparison", "comparison_from", "experiment_to_toml", "override", "parse", "read_bytes",
+    "read_file", "spec_hash", "table_hash",
 ]  # fmt: skip
 
 Table = dict[str, Any]
@@ -28,32 +28,34 @@ KEYS: dict[str, str] = {
     "title": "what the comparison is called",
     "rounds": "rounds of every run",
     "until_delay": "end a run once this delay (as run) is reached",
-    "until_settled": "end a run once the last three evaluations of f(mean of x) deviate less than this (PaME's rule)",
+    "until_settled": "end a run once the last three evaluations of f(mean of x) deviate less than "
+    "this (PaME's rule)",
     "seed": "one seed",
     "seeds": "several seeds: each algorithm runs once with each",
     "dtype": "float32 or float64",
     "x0": "the first model, a list of numbers; by default the problem's own",
     "graph": "who may talk to whom",
     "schedule": "who computes and which links fire",
-    "resources": "how able clients and links are; by default the schedule, 'measured': found out by peers",
+    "resources": "how able clients and links are; by default the schedule, "
+    "'measured': found out by peers",
     "message": "what a link carries",
     "problem": "what is minimised",
-    "evaluate": "when models are judged: every = N, or grid = 'log'; closely = true for more about a rule's directions",
+    "evaluate": "when models are judged: every = N, or grid = 'log'; "
+    "closely = true for more about a rule's directions",
     "algorithm": "one algorithm",
-    "algorithms": "several, to compare; each may have a label, a graph, a schedule and a message of its own",
+    "algorithms": "several, to compare; each may have a label, a graph, a schedule and a message "
+    "of its own",
 }
-_OWN = (
-    "label",
-    "graph",
-    "schedule",
-    "message",
-    "rounds",
-)  # what an algorithm's table may hold beside its arguments
+# What an algorithm's table may hold beside its arguments.
+_OWN = ("label", "graph", "schedule", "message", "rounds")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several experiments that share data and resources, and the graph unless one has its own, seed by seed."""
+    """Several experiments that share data and resources.
+
+    Those of one seed also share the graph, unless one has its own.
+    """
 
     title: str
     experiments: tuple[Experiment, ...]
@@ -65,7 +67,8 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError as error:
         raise ConfigError(
-            f"There is no file {path}. Give the path of an experiment file; `peerloom run` alone runs an example."
+            f"There is no file {path}. Give the path of an experiment file; "
+            "`peerloom run` alone runs an example."
         ) from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from error
@@ -87,7 +90,9 @@ def read_file(path: Path) -> Table:
 
 
 def override(table: Table, settings: Iterable[str]) -> Table:
-    """The table with `a.b=value` put in, as `--set` does. Values are read as TOML, and as text where they are none.
+    """Put settings `a.b=value` into a copy of the table, as `--set` does.
+
+    Values are read as TOML, and as text where they are not valid TOML.
 
     >>> override({"graph": {"radius": 0.4}}, ["graph.radius=0.6"])
     {'graph': {'radius': 0.6}}
@@ -97,7 +102,8 @@ def override(table: Table, settings: Iterable[str]) -> Table:
         path, equals, text = setting.partition("=")
         if not equals or not path:
             raise ConfigError(
-                f"--set {setting}: write a.b=value, such as graph.radius=0.6 or algorithms.DGD.lr=0.1."
+                f"--set {setting}: write a.b=value, such as graph.radius=0.6 "
+                "or algorithms.DGD.lr=0.1."
             )
         *parents, last = path.split(".")
         at: Any = table
@@ -115,7 +121,7 @@ def override(table: Table, settings: Iterable[str]) -> Table:
 
 
 def comparison_from(table: Table, name: str = "experiment") -> Comparison:
-    """All experiments of a file: every algorithm with every seed."""
+    """Build all experiments of a file: every algorithm with every seed."""
     for key in table:
         if key not in KEYS:
             raise ConfigError(f"{key}: a file has no such key. {nearest(key, KEYS)}")
@@ -128,55 +134,56 @@ def comparison_from(table: Table, name: str = "experiment") -> Comparison:
     experiments = []
     for seed in seeds:
         graph = build("graphs", table["graph"], "graph", seed=seed)
-        for where, rule in rules:
-            own = {key: rule[key] for key in _OWN if key in rule}
-            arguments = {key: value for key, value in rule.items() if key not in _OWN}
-            resources = (
-                build("schedules", table["resources"], "resources")
-                if "resources" in table
-                else None
-            )
-            # Whoever asks for measured resources wants them to decide who acts, unless a schedule is given beside them.
-            usual = "measured" if isinstance(resources, Measured) else "Always"
-            shared = build("schedules", table.get("schedule", usual), "schedule")
-            schedule = (
-                build("schedules", own["schedule"], f"{where}.schedule")
-                if "schedule" in own
-                else shared
-            )
-            experiments.append(
-                Experiment(
-                    graph=build("graphs", own["graph"], f"{where}.graph", seed=seed)
-                    if "graph" in own
-                    else graph,
-                    problem=problem,
-                    algorithm=build("algorithms", arguments, where),
-                    schedule=schedule,
-                    message=build(
-                        "messages", own.get("message", table.get("message", "Dense")), "message"
-                    ),
-                    rounds=_number(own.get("rounds", table.get("rounds", 1000)), "rounds", int),
-                    seed=seed,
-                    x0=table.get("x0"),
-                    dtype=table.get("dtype", "float32"),
-                    evaluate=_evaluate(table.get("evaluate", {})),
-                    resources=shared if resources is None else resources,
-                    until_delay=_number(table["until_delay"], "until_delay", float)
-                    if "until_delay" in table
-                    else None,
-                    until_settled=(
-                        _number(table["until_settled"], "until_settled", float)
-                        if "until_settled" in table
-                        else None
-                    ),
-                    label=str(own.get("label", "")),
-                )
-            )
+        shared = _Shared(table, seed, graph, problem)
+        experiments += [_experiment(shared, where, rule) for where, rule in rules]
     if len({(exp.name, exp.seed) for exp in experiments}) < len(experiments):
         raise ConfigError(
             'Two of the algorithms have the same name. Give each a label of its own: label = "...".'
         )
     return Comparison(str(table.get("title", name)), tuple(experiments))
+
+
+class _Shared(NamedTuple):
+    """What the experiments of one seed share."""
+
+    table: Table
+    seed: int
+    graph: Network
+    problem: Problem
+
+
+def _experiment(shared: _Shared, where: str, rule: Table) -> Experiment:
+    """Build the experiment of one algorithm, whose table stands at `where` in the file."""
+    table, seed = shared.table, shared.seed
+    own = {key: rule[key] for key in _OWN if key in rule}
+    arguments = {key: value for key, value in rule.items() if key not in _OWN}
+    resources = None
+    if "resources" in table:
+        resources = build("schedules", table["resources"], "resources")
+    # Measured resources decide who acts, unless a schedule is given beside them.
+    usual = "measured" if isinstance(resources, Measured) else "Always"
+    common = schedule = build("schedules", table.get("schedule", usual), "schedule")
+    if "schedule" in own:
+        schedule = build("schedules", own["schedule"], f"{where}.schedule")
+    graph = shared.graph
+    if "graph" in own:
+        graph = build("graphs", own["graph"], f"{where}.graph", seed=seed)
+    return Experiment(
+        graph=graph,
+        problem=shared.problem,
+        algorithm=build("algorithms", arguments, where),
+        schedule=schedule,
+        message=build("messages", own.get("message", table.get("message", "Dense")), "message"),
+        rounds=_number(own.get("rounds", table.get("rounds", 1000)), "rounds", int),
+        seed=seed,
+        x0=table.get("x0"),
+        dtype=table.get("dtype", "float32"),
+        evaluate=_evaluate(table.get("evaluate", {})),
+        resources=common if resources is None else resources,
+        until_delay=_optional(table, "until_delay"),
+        until_settled=_optional(table, "until_settled"),
+        label=str(own.get("label", "")),
+    )
 
 
 def experiment_to_table(exp: Experiment) -> Table:
@@ -210,7 +217,7 @@ def experiment_to_toml(exp: Experiment) -> str:
 
 
 def spec_hash(exp: Experiment) -> str:
-    """One hash of everything that determines a run: peers with another one do not talk to each other."""
+    """Hash everything that determines a run; peers talk only to peers with the same hash."""
     return table_hash(experiment_to_table(exp))
 
 
@@ -251,7 +258,8 @@ def _seeds(table: Table) -> list[int]:
 def _evaluate(given: object) -> Evaluate:
     if not isinstance(given, dict) or set(given) - {"every", "grid", "closely"}:
         raise ConfigError(
-            f'evaluate: give every = N or grid = "log", and closely = true if wanted; found {given!r}.'
+            'evaluate: give every = N or grid = "log", and closely = true if wanted; '
+            f"found {given!r}."
         )
     if given.get("grid") not in (None, "log"):
         raise ConfigError(f"evaluate.grid: {given['grid']!r} is not allowed. It must be 'log'.")
@@ -266,31 +274,27 @@ def _evaluate(given: object) -> Evaluate:
 def _number(value: object, where: str, kind: type) -> Any:
     allowed = (int,) if kind is int else (int, float)
     if isinstance(value, bool) or not isinstance(value, allowed):
-        raise ConfigError(
-            f"{where}: {value!r} is not allowed. It must be a {'whole ' if kind is int else ''}number."
-        )
+        wanted = "whole number" if kind is int else "number"
+        raise ConfigError(f"{where}: {value!r} is not allowed. It must be a {wanted}.")
     return kind(value)
+
+
+def _optional(table: Table, key: str) -> float | None:
+    return _number(table[key], key, float) if key in table else None
 
 
 def _enter(at: Any, key: str, path: str) -> Any:
     """One level down, into a table, or into a list by number or by an entry's name."""
     if isinstance(at, list):
-        named = [
-            entry
-            for entry in at
-            if isinstance(entry, dict) and key in (entry.get("name"), entry.get("label"))
-        ]
+        tables = [entry for entry in at if isinstance(entry, dict)]
+        named = [entry for entry in tables if key in (entry.get("name"), entry.get("label"))]
         found = [at[int(key)]] if key.isdigit() and int(key) < len(at) else named
         if len(found) == 1:
             return found[0]
-        names = [
-            str(entry.get("label", entry.get("name"))) for entry in at if isinstance(entry, dict)
-        ]
-        problem = (
-            f"there is no entry '{key}'"
-            if not found
-            else f"'{key}' names {len(found)} entries; use its number or label"
-        )
+        names = [str(entry.get("label", entry.get("name"))) for entry in tables]
+        problem = f"there is no entry '{key}'"
+        if found:
+            problem = f"'{key}' names {len(found)} entries; use its number or label"
         raise ConfigError(f"--set {path}: {problem}. {nearest(key, names)}")
     if not isinstance(at, dict):
         raise ConfigError(f"--set {path}: there is nothing below {at!r}.")

@@ -9,7 +9,8 @@
     +-- PeerError        5   a peer, a roster or the network cannot be trusted or reached
         +-- CodecError   5   bytes that no encoder of their codec writes
 
-The number is the exit code of the command line. A message has three parts: what was found, where, what to do.
+The number is the exit code of the command line. A message has three parts: what was found, where,
+what to do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One experiment: which parts, for how long, from which seed. Checked as a whole before anything runs."""
+"""One experiment: its parts, rounds and seed, checked as a whole before anything runs."""
 
 from __future__ import annotations
 
@@ -38,11 +38,13 @@ _TIMES = 50
 
 @dataclass(frozen=True)
 class Evaluate:
-    """When models are judged: every N rounds, or on a logarithmic grid, or fifty times; always at the start and the end.
+    """When models are judged: every N rounds, on a logarithmic grid, or fifty times a run.
 
-    The grid is that of DSpodFL's code: half-decade steps of the leading digit, ..., 90, 95, 100, 150, ..., 1000, 1500, ...
-    `closely` also measures the rule's directions against gradients on all samples (`measures.DIAGNOSTICS`); each
-    time that costs one of them for every pair of clients.
+    They are always judged at the start and at the end.
+
+    The grid is that of DSpodFL's code: half-decade steps of the leading digit, ..., 90, 95, 100,
+    150, ..., 1000, 1500, ... `closely` also measures the rule's directions against gradients on all
+    samples (`measures.DIAGNOSTICS`); each time that costs one of them for every pair of clients.
     """
 
     every: int | None = None
@@ -75,13 +77,15 @@ class Experiment:
     problem    what is minimised
     algorithm  the rule
     schedule   who computes and which links fire; a preset such as DGD follows it in its own way
-    message    what a link carries
-    rounds     how many; `until_delay` ends a run earlier, once that delay (as run) is reached, and `until_settled` once the
-               last three evaluations of sum_i f_i(mean of x) have a standard deviation below it (PaME's rule)
+    message    what a link carries: a codec
+    rounds     how many; `until_delay` ends a run earlier, once that delay (as run) is reached, and
+               `until_settled` once the last three evaluations of sum_i f_i(mean of x) have a
+               standard deviation below it (PaME's rule)
     seed       all randomness of the run
     x0         the first models: one vector, or one per row; by default the problem's own start
-    resources  how able clients and links are, for the delays; by default the schedule as it was given. `Measured`, here or
-               in the schedule, is found out by peers before the first round
+    resources  how able clients and links are, for the delays; by default the schedule as it was
+               given. `Measured`, here or in the schedule, is found out by peers before the first
+               round
     """
 
     graph: Network
@@ -119,7 +123,8 @@ class Experiment:
         clients = getattr(self.problem, "clients", self.graph.clients)
         if clients != self.graph.clients:
             raise ConfigError(
-                f"The problem has {clients} clients, graph '{self.graph.name}' {self.graph.clients}."
+                f"The problem has {clients} clients, "
+                f"graph '{self.graph.name}' {self.graph.clients}."
             )
         if self.algorithm.needs.common_start and self.x0 is not None and np.ndim(self.x0) > 1:
             raise ConfigError(
@@ -147,7 +152,10 @@ class Experiment:
 
     @property
     def able(self) -> Schedule:
-        """What says how able clients and links are: the resources, or the schedule; a replay knows what was measured."""
+        """What says how able clients and links are: the resources, or else the schedule.
+
+        A replay knows what was measured when it was recorded.
+        """
         replayed = isinstance(self.resources, Measured) and isinstance(self.schedule, Replay)
         return self.schedule if self.resources is None or replayed else self.resources
 
@@ -186,11 +194,11 @@ class Experiment:
         if x.shape == (n,):
             return x.repeat(len(rows), 1)
         if x.shape == (self.graph.clients, n):
-            hubs = x.mean(dim=0).repeat(
-                self.graph.hubs, 1
-            )  # of no matter: a hub's first model is what its workers send
+            # Any values would do: a hub's first model is what its workers send.
+            hubs = x.mean(dim=0).repeat(self.graph.hubs, 1)
             return torch.cat([x, hubs])[torch.as_tensor(rows)]
         clients = self.graph.clients
         raise ConfigError(
-            f"x0 has shape {list(x.shape)}; give one vector [{n}], or one per client [{clients}, {n}]."
+            f"x0 has shape {list(x.shape)}; give one vector [{n}], "
+            f"or one per client [{clients}, {n}]."
         )

@@ -13,8 +13,8 @@ __all__ = ["REINSTALL", "load", "names"]
 # Entry points are recorded when a package is installed, so an installation that is older than its
 # source lacks those that were added since.
 REINSTALL = (
-    "this installation does not know of it. Install Peerloom again: `pip install --editable .` in a "
-    "clone (`make` does so), else `pip install --force-reinstall peerloom`"
+    "this installation does not know of it. Install Peerloom again: `pip install --editable .` "
+    "in a clone (`make` does so), else `pip install --force-reinstall peerloom`"
 )
 
 

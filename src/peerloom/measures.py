@@ -17,7 +17,8 @@ __all__ = ["DIAGNOSTICS", "METRICS", "measure"]
 METRICS: dict[str, str] = {
     "round": "rounds done",
     "mean_loss": "mean over clients of the loss of each client's own model on the evaluation set",
-    "mean_accuracy": "mean over clients of the accuracy of each client's own model on the evaluation set",
+    "mean_accuracy": "mean over clients of the accuracy of each client's own model on the "
+    "evaluation set",
     "average_loss": "loss of the averaged model on the evaluation set",
     "average_accuracy": "accuracy of the averaged model on the evaluation set",
     "consensus": "consensus error: (1/m) sum_i |x_i - mean x|^2",
@@ -27,18 +28,22 @@ METRICS: dict[str, str] = {
     "paper_bytes": "the same, counted as the papers do: 64-bit numbers, PaME's masks",
     "delay": "DSpodFL's delay as run: processing + transmission, not normalised",
     "processing_delay": "its first part: sum over rounds of (1/m) sum_i v_i / d_i",
-    "transmission_delay": "its second part: sum over rounds of (1/m) sum_i (1/|N_i|) sum_j vhat_ij / b_ij",
+    "transmission_delay": "its second part: sum over rounds of "
+    "(1/m) sum_i (1/|N_i|) sum_j vhat_ij / b_ij",
     "delay_normalised": "DSpodFL's delay as written: DGD costs exactly 2 per round",
-    "delay_both_ways": "Spod-GT's delay as run: delay, and what each client spends on sending in the mean of its links",
+    "delay_both_ways": "Spod-GT's delay as run: delay, and what each client spends on sending in "
+    "the mean of its links",
     "seconds": "wall time of the rounds so far, evaluation not counted",
     "client_loss": "loss of each client's model",
     "client_accuracy": "accuracy of each client's model",
 }
 
-# What `evaluate.closely` adds, where the rule says how it descends (DEPOSITUM); of the simulator only.
+# What `evaluate.closely` adds, where the rule says how it descends (DEPOSITUM); in the simulator
+# only.
 DIAGNOSTICS: dict[str, str] = {
     "consensus_tracker": "consensus error of the trackers: (1/m) sum_i |y_i - mean y|^2",
-    "consensus_direction": "consensus error of the directions that the next round takes: (1/m) sum_i |nu_i - mean nu|^2",
+    "consensus_direction": "consensus error of the directions that the next round takes: "
+    "(1/m) sum_i |nu_i - mean nu|^2",
     "gradient_error": "|mean nu - (1/m) sum_i grad f_i(x_i)|^2, gradients on all samples",
     "proximal_gradient": "(1/m) sum_i |G(x_i)|^2, G(x) = (x - prox_h(x - alpha grad f(x))) / alpha",
 }
@@ -79,7 +84,7 @@ def measure(snapshot: Snapshot, seconds: float, diagnosed: Rule | None = None) -
 
 
 def _diagnostics(snapshot: Snapshot, rule: Rule) -> dict[str, float | None]:
-    """How far the rule's directions are from the gradients they stand for, and how far the models from rest."""
+    """Compare the rule's directions with the gradients they stand for, on all samples."""
     descent = getattr(rule, "descent", None)
     whole = getattr(snapshot.port.problem, "whole_gradients", None)
     if descent is None or whole is None:
@@ -99,7 +104,10 @@ def _diagnostics(snapshot: Snapshot, rule: Rule) -> dict[str, float | None]:
 
 
 def _distinct(x: Tensor) -> tuple[list[int], list[int]]:
-    """The first row of each kind, and of which kind every row is: after an average many models are one, judged once."""
+    """Return the first row of each kind, and of which kind every row is.
+
+    After an average many models are equal, and need to be judged only once.
+    """
     kinds: dict[bytes, int] = {}
     first: list[int] = []
     same: list[int] = []

@@ -172,8 +172,8 @@ def _find(kind: str, name: str, where: str) -> Callable[..., Any]:
         return _import(name, where)
     if kind == "data" and name == "arrays":
         raise ConfigError(
-            f"{where}: these data were arrays in memory. Run again from Python with the same arrays, or load them by a "
-            'function of yours: data = "module:function".'
+            f"{where}: these data were arrays in memory. Run again from Python with the same "
+            'arrays, or load them by a function of yours: data = "module:function".'
         )
     hint = nearest(name, KINDS[kind])
     raise ConfigError(
@@ -189,7 +189,8 @@ def _import(name: str, where: str) -> Callable[..., Any]:
         raise ConfigError(f"{where}: {error}") from error
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"{where}: '{name}' cannot be imported ({error}). Write module:Name, and run where it lies."
+            f"{where}: '{name}' cannot be imported ({error}). "
+            "Write module:Name, and run where it lies."
         ) from error
     if not callable(found):
         raise ConfigError(
@@ -221,13 +222,13 @@ def _kind_of(value: Any, kinds: list[str], plain: list[Any]) -> str | None:
     """Of which kind the part is that a value names; None where it is a plain value, or neither."""
     name = value.get("name") if isinstance(value, dict) else value
     known = [kind for kind in kinds if name in list(KINDS[kind])]
-    # A string that names nothing is a part's name, misspelt, unless something else than a name is wanted.
+    # A string that names nothing is a part's name, misspelt, unless something else is wanted.
     named = isinstance(value, str) and (":" in value or not plain or str in plain)
     return next(iter(known or kinds), None) if known or named or isinstance(value, dict) else None
 
 
 def _part(kind: str, value: Any, plain: list[Any], where: str, defaults: Table) -> Any:
-    """A part within another: the part itself, its name or the function that makes it, as the annotation asks for."""
+    """Build a part within another as the annotation asks: the part, its name, or its function."""
     table = {"name": value} if isinstance(value, str) else dict(value)
     if isinstance(value, str) and str in plain and value in KINDS[kind]:
         return value
@@ -235,9 +236,8 @@ def _part(kind: str, value: Any, plain: list[Any], where: str, defaults: Table) 
         found = _find(kind, str(name), where)
         own = {key: given for key, given in table.items() if key != "name"}
         return partial(found, **own) if own else found
-    return build(
-        kind, value, where, **(defaults if kind == "graphs" else {})
-    )  # a graph within a graph has its seed
+    inherited = defaults if kind == "graphs" else {}  # a graph within a graph has its seed
+    return build(kind, value, where, **inherited)
 
 
 def _name_of(part: Any) -> str:
@@ -247,8 +247,8 @@ def _name_of(part: Any) -> str:
                 return name
     if "<" in part.__qualname__ or part.__module__ == "__main__":
         raise ConfigError(
-            f"{part.__qualname__} lives in no module that can be imported, so a file cannot name it. "
-            "Move it to a .py file of its own."
+            f"{part.__qualname__} lives in no module that can be imported, "
+            "so a file cannot name it. Move it to a .py file of its own."
         )
     return f"{part.__module__}:{part.__qualname__}"
 

@@ -45,33 +45,37 @@ def check_rule(
 ) -> None:
     """Put a rule through the contract; an AssertionError says which clause it breaks.
 
-    1. its state is a named tuple of row tensors, x first; 2. a step changes nothing in place; 3. nothing is random but the
-    draws, and nothing is remembered outside the state; 4. rows meet only in `port.mix`; 5. one process or many, the same
-    bits and the same account; 6. link by link or as a matrix, the same numbers.
+    1. Its state is a named tuple of row tensors, x first.
+    2. A step changes nothing in place.
+    3. Nothing is random but the draws, and nothing is remembered outside the state.
+    4. Rows meet only in `port.mix`.
+    5. One process or many give the same bits and the same ledger.
+    6. Link by link or as a matrix, the numbers are the same.
 
-    `graph` is the network to try it on, by default a small one of the kind the rule needs; `message` what links carry, by
-    default whole rows.
+    `graph` is the network to try it on, by default a small one of the kind the rule needs;
+    `message` is the codec, by default whole rows.
 
     >>> from peerloom.rules import DSpodFL
     >>> check_rule(DSpodFL(lr=0.1))
     """
     if isinstance(algorithm, type):
         raise TypeError(
-            f"check_rule takes a rule with its arguments, such as {algorithm.__name__}(lr=0.1), not the class."
+            f"check_rule takes a rule with its arguments, such as {algorithm.__name__}(lr=0.1), "
+            "not the class."
         )
     if graph is None:
         graph = graph_for(algorithm)
-    carried = Dense() if message is None else message
-    exp = _experiment(algorithm, graph, Bernoulli(nodes=0.6, links=0.5), carried, rounds, seed)
+    codec = Dense() if message is None else message
+    exp = _experiment(algorithm, graph, Bernoulli(nodes=0.6, links=0.5), codec, rounds, seed)
     _check_state(exp)
     _check_purity(exp)
     _check_memory(exp)
     if algorithm.needs.links == "any" and not algorithm.needs.common_start:
         _check_rows_apart(
-            _experiment(algorithm, graph, _silence(graph, rounds), carried, rounds, seed)
+            _experiment(algorithm, graph, _silence(graph, rounds), codec, rounds, seed)
         )
     _check_shards(exp)
-    if carried.fit == "whole":
+    if codec.fit == "whole":
         _check_paths(exp)
 
 
@@ -137,7 +141,7 @@ def _check_purity(exp: Experiment) -> None:
 
 
 def _check_memory(exp: Experiment) -> None:
-    """A restart in the middle must give the same bits: all memory is in the state, all chance in the draws."""
+    """A restart in the middle must give the same bits: all memory is in the state."""
     before, middle = torch.get_rng_state(), exp.rounds // 2
     whole = Session(exp, build_port(exp, mixer="links"))
     kept = [snapshot.checkpoint() for snapshot in whole if snapshot.t == middle]
@@ -149,7 +153,8 @@ def _check_memory(exp: Experiment) -> None:
         pass
     for name, value, expected in zip(whole.state._fields, again.state, whole.state, strict=True):
         assert torch.equal(value, expected), (
-            f"a run continued from round {middle} ends with another state.{name}; keep all memory in the state"
+            f"a run continued from round {middle} ends with another state.{name}; "
+            "keep all memory in the state"
         )
 
 
@@ -187,14 +192,14 @@ def _check_paths(exp: Experiment) -> None:
 
 
 def _experiment(
-    algorithm: Rule, graph: Network, schedule: Schedule, message: Codec, rounds: int, seed: int
+    algorithm: Rule, graph: Network, schedule: Schedule, codec: Codec, rounds: int, seed: int
 ) -> Experiment:
-    """On quadratics, from a different first model in each row: zeros and equal rows would hide too much."""
+    """Build a run on quadratics whose rows start apart: equal rows would hide too much."""
     problem = random_quadratic(graph.clients, 5, seed)
     x0 = Draws(seed).once("testing/start", graph.workers, lanes=5) + 0.5
     first = x0[0] if algorithm.needs.common_start else x0
     return Experiment(
-        graph, problem, algorithm, schedule, message, rounds, seed, first, dtype="float64"
+        graph, problem, algorithm, schedule, codec, rounds, seed, first, dtype="float64"
     )
 
 

@@ -32,7 +32,7 @@ from peerloom.core.messages import (
     message_nbytes,
     split_parts,
 )
-from peerloom.core.ports import Placement
+from peerloom.core.protocols import Placement
 from peerloom.errors import CodecError
 from peerloom.runtime import build_port
 from tests.builders import directed_graphs, net_with_links, rows_of, seeds, undirected_graphs

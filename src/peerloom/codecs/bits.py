@@ -4,8 +4,8 @@ Functions are pure and work on one row. Words are big-endian bit strings, the mo
 first within a byte, so that a body has the same bytes on every machine. The last byte of a run is
 filled up with zeros, and a decoder refuses anything else there.
 
-Here and in the codecs, numbers are picked by `flatnonzero` and `take`: picking by truth values takes
-many times as long where which way it goes cannot be foreseen.
+Here and in the codecs, numbers are picked by `flatnonzero` and `take`: picking by truth values
+takes many times as long where which way it goes cannot be foreseen.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def elias_fano_nbytes(n: int, k: int) -> int:
 
 
 def pack_elias_fano(positions: Ints, n: int) -> list[Body]:
-    """Write rising positions in about 2 + log2(n / k) bits each, against ceil(log2 n) as numbers."""
+    """Write rising positions in about 2 + log2(n / k) bits each; plain numbers take log2 n."""
     k = len(positions)
     low = _low_bits(n, k)
     high = np.zeros(k + ((n - 1) >> low) + 1, np.uint8)

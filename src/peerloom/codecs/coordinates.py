@@ -31,8 +31,8 @@ class Coordinates:
     directions the same, so that symmetric mixing keeps the mean in every coordinate, as tracking on
     undirected graphs needs it. The receiver draws the set again, so only values travel; with `mask`
     the positions travel too, as n bits, for receivers that do not share the seed. A coordinate that
-    was not carried counts as not delivered: `pull`, `push` and `average` treat it as a link that did
-    not fire, so rows still sum to one and mass is conserved.
+    was not carried counts as not delivered: `pull`, `push` and `average` treat it as a link that
+    did not fire, so rows still sum to one and mass is conserved.
     """
 
     fraction: float
@@ -99,7 +99,7 @@ class Coordinates:
         return count(self.fraction, n) * dtype.itemsize + self.mask * bitmap_nbytes(n)
 
     def paper_bits(self, n: int) -> int:
-        """Return 63 s + n: 64-bit values and a mask, in which no bit of a value is counted twice."""
+        """Return 63 s + n: s values of 64 bits and a mask, no bit counted twice."""
         return 63 * count(self.fraction, n) + n
 
     def check(self, body: Body, n: int, dtype: torch.dtype) -> None:

@@ -37,7 +37,8 @@ class Dense:
     def __post_init__(self) -> None:
         if self.word not in (None, *_WORDS):
             raise ConfigError(
-                f"Dense.word must be 'float32', 'float16' or 'bfloat16', or left out; found '{self.word}'."
+                "Dense.word must be 'float32', 'float16' or 'bfloat16', or left out; "
+                f"found '{self.word}'."
             )
 
     @property

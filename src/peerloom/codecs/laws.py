@@ -16,19 +16,21 @@ _RAW = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
 def check_codec(codec: Codec, n: int = 40, seed: int = 0) -> None:
-    """Hold a codec to its laws, on rows of n numbers; an AssertionError says which one it breaks.
+    """Hold a codec to its laws; an AssertionError says which one it breaks.
 
-    1. decode(encode(x)) has the bits of through(x), and CodecError is raised where that is not
-    finite; 2. bodies have the lengths that `nbytes` says, and at most `longest`; 3. a row is encoded
-    alike alone and among others, and a body depends on its link only if `per_link` says so; 4. any
-    bytes decode to values or raise CodecError, and `check` lets nothing pass that is not finite.
+    1. decode(encode(x)) has the bits of through(x); CodecError is raised where that is not finite.
+    2. Bodies have the lengths that `nbytes` says, and at most `longest`.
+    3. A row is encoded alike alone and among others; a body depends on its link only if `per_link`
+       says so.
+    4. Any bytes decode to values or raise CodecError; `check` lets nothing pass that is not finite.
 
     >>> from peerloom.codecs import TopK
     >>> check_codec(TopK(0.1))
     """
     if isinstance(codec, type):
         raise TypeError(
-            f"check_codec takes a codec with its arguments, such as {codec.__name__}(...), not the class."
+            f"check_codec takes a codec with its arguments, such as {codec.__name__}(...), "
+            "not the class."
         )
     random = np.random.default_rng([seed, n])
     for dtype in (torch.float32, torch.float64):

@@ -29,11 +29,11 @@ class Quantised:
         floor(2^(b-1) x_i / |x| + u) |x| / (2^(b-1) tau)
         tau = 1 + min(n / 2^(2(b-1)), sqrt(n) / 2^(b-1))
 
-    u is uniform, drawn with 16 bits: the mean of a rounding is right to 2^-17 of a level. The authors
-    round the size of x_i and put its sign back; rounding x_i itself has the same distribution, up or
-    down with the same chances, in fewer passes. Levels travel in b + 1 bits each, or in Elias codes
-    where those are shorter, as they are for long rows.
-    Reference: Alistarh et al., "QSGD", 2017, in the form of CHOCO's and BEER's authors.
+    u is uniform, drawn with 16 bits: the mean of a rounding is right to 2^-17 of a level. The
+    authors round the size of x_i and put its sign back; rounding x_i itself has the same
+    distribution, up or down with the same chances, in fewer passes. Levels travel in b + 1 bits
+    each, or in Elias codes where those are shorter, as they are for long rows. Reference: Alistarh
+    et al., "QSGD", 2017, in the form of CHOCO's and BEER's authors.
     """
 
     word: int = 5
@@ -46,7 +46,7 @@ class Quantised:
             raise ConfigError(f"Quantised.word must be from 2 to 16 bits, found {self.word}.")
 
     def encode(self, rows: Tensor, envelope: Envelope) -> list[Body]:
-        """Write the norm, then the levels. The norm has no sign: negative, it announces Elias codes."""
+        """Write the norm, then the levels. A negative norm announces Elias codes."""
         levels, norm = self._levels(rows, envelope)
         bodies, norms = list[Body](), little_endian(array_of(norm))
         most, elias = self._fixed_nbytes(rows.shape[1]), self._elias_nbytes(levels)
@@ -154,9 +154,9 @@ class ANQ:
         q_l = sgn(l) (eta_k / omega) (((1 + omega) / (1 - omega))^|l| - 1)
         eta_k = eta sigma^k,   l = 0, +-1, +-2, ...
 
-    k counts rounds. The error is at most omega |x| + eta_k, so that what is sent may shrink as fast as
-    sigma lets it: choose sigma a little above the rate of the method. Levels travel in an Elias code
-    of 2 + 2 floor(log2(1 + |l|)) bits, so that the length of a body depends on what it says.
+    k counts rounds. The error is at most omega |x| + eta_k, so that what is sent may shrink as fast
+    as sigma lets it: choose sigma a little above the rate of the method. Levels travel in an Elias
+    code of 2 + 2 floor(log2(1 + |l|)) bits, so that the length of a body depends on what it says.
     Reference: Michelusi, Scutari and Lee, "Finite-Bit Quantization For Distributed Algorithms With
     Linear Convergence", 2022.
     """

@@ -46,9 +46,9 @@ def largest(values: Tensor, k: int) -> Bools:
 def random_subsets(envelope: Envelope, ids: Ids, n: int, k: int) -> Bools:
     """Tell which k of n coordinates each id draws, uniformly without replacement.
 
-    The k least of n random numbers are a uniform set. 16 bits of each number are drawn at first, and
-    more only where two are equal at the border between in and out, so that the distribution is exact
-    and the two ends never disagree on what is least.
+    The k least of n random numbers are a uniform set. 16 bits of each number are drawn at first,
+    and more only where two are equal at the border between in and out, so that the distribution is
+    exact and the two ends never disagree on what is least.
     """
     seed, t, stream = envelope.draws.seed, envelope.t, f"coordinates/{envelope.index}"
     drawn = words(seed, stream, t, ids, (n + 3) // 4)

@@ -18,7 +18,7 @@ from .ledger import Ledger
 from .network import Links, Network
 from .offers import Compressed, Offer, Part, average, drift, equal_average, pull, push
 from .port import Port
-from .ports import Activity, Evaluation, LocalProblem, Placement, Problem, Schedule
+from .protocols import Activity, Evaluation, LocalProblem, Placement, Problem, Schedule
 from .rates import HasRate, InverseSqrt, Pieces, Rate, check_rate, rate_at
 from .registration import REGISTERED, Card, preset, rule
 from .rule import (

@@ -1,4 +1,4 @@
-"""Where a run can go on, in the simulator, in shards or between peers, and the file that holds it."""
+"""Checkpoints: where a run can go on, in any engine, and the file that holds it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DamagedError(CheckpointError):
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The rows of a run after round t: their state, their part of the account, what their wire remembers.
+    """The rows of a run after round t: their state, their ledger, what their wire remembers.
 
     `state` has the fields of the rule's state in their order, each [rows, width]. The file is a
     safetensors file: the arrays `t`, `rows`, `state/*`, `ledger/*` and `wire/*`, and as metadata
@@ -42,7 +42,7 @@ class Checkpoint:
     wire: Pieces = field(default_factory=dict)
 
     def encode(self, spec: str) -> list[bytes | memoryview]:
-        """The file, in parts to be written one after the other."""
+        """Return the file, in parts to be written one after the other."""
         arrays: dict[str, Sequence[Array]] = {"t": [np.array([self.t])], "rows": [self.rows]}
         arrays |= {f"state/{name}": [value] for name, value in self.state.items()}
         arrays |= {f"ledger/{name}": [value] for name, value in self.ledger.items()}
@@ -56,7 +56,7 @@ class Checkpoint:
 
     @classmethod
     def read(cls, path: Path, spec: str | None = None) -> Checkpoint:
-        """The checkpoint of a file, which must be of the experiment with this hash, if one is given."""
+        """Read a checkpoint, which must be of the experiment with hash `spec`, if that is given."""
         data = memoryview(path.read_bytes())
         about, begin = _about(path, data)
         if (found := about.get("format")) != FORMAT and found is not None:
@@ -69,8 +69,8 @@ class Checkpoint:
             raise DamagedError(f"{path} was cut or changed: its content does not have its digest.")
         if spec is not None and about["spec"] != spec:
             raise CheckpointError(
-                f"{path} is of experiment {about['spec'][:12]}, another experiment than the one to run "
-                f"({spec[:12]}). Run that one, or give another folder."
+                f"{path} is of experiment {about['spec'][:12]}, another experiment than the one "
+                f"to run ({spec[:12]}). Run that one, or give another folder."
             )
         arrays = read_tensors(data)
         fields = about["fields"].split(",")
@@ -83,18 +83,19 @@ class Checkpoint:
 
     @classmethod
     def merge(cls, parts: Sequence[Checkpoint]) -> Checkpoint:
-        """The parts of one run, of shards or peers, as a whole: rows side by side, ledgers added up."""
+        """Merge the parts of one run, of shards or peers; their ledgers are added up."""
         rounds = sorted({part.t for part in parts})
         if len(rounds) != 1:
             raise CheckpointError(
-                f"The parts stand after rounds {rounds[0]} to {rounds[-1]}: only parts of one round make "
-                "a whole. Let all go on to the same round."
+                f"The parts stand after rounds {rounds[0]} to {rounds[-1]}: only parts of one "
+                "round make a whole. Let all go on to the same round."
             )
         if len({(part.rule, *part.state) for part in parts}) != 1:
             raise CheckpointError("The parts are of different rules. Give those of one run.")
         if any(part.wire for part in parts):
             raise CheckpointError(
-                "A part remembers messages that may still be under way, which a whole has no place for."
+                "A part remembers messages that may still be under way, "
+                "which a whole has no place for."
             )
         rows = np.concatenate([part.rows for part in parts])
         if len(np.unique(rows)) != len(rows):
@@ -109,7 +110,7 @@ class Checkpoint:
         return cls(rounds[0], rows[order], parts[0].rule, state, ledger)
 
     def select(self, rows: Sequence[int], network: Network) -> Checkpoint:
-        """The part of some rows, for a shard or a peer, with their part of the account."""
+        """Select some rows, for a shard or a peer, with their part of the ledger."""
         wanted = np.asarray(sorted(rows), np.int64)
         missing = np.setdiff1d(wanted, self.rows)
         if len(missing):
@@ -120,12 +121,12 @@ class Checkpoint:
         return replace(self, rows=wanted, state=state, ledger=ledger.arrays(), wire={})
 
     def memory(self) -> dict[str, Array]:
-        """What the wire remembers, each array in one piece."""
+        """Return what the wire remembers, each array in one piece."""
         return {name: joined(pieces) for name, pieces in self.wire.items()}
 
 
 def _about(path: Path, data: memoryview) -> tuple[dict[str, str], int]:
-    """The metadata of a checkpoint's file, and where its arrays begin."""
+    """Return the metadata of a checkpoint's file, and where its arrays begin."""
     try:
         header, begin = read_header(data)
         about = header.get("__metadata__")
@@ -145,7 +146,7 @@ def _below(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _digest(*parts: bytes | memoryview) -> str:
-    """Against accidents of the disk, not against people: a checkpoint lies in its owner's folder."""
+    """Return a CRC, against faults of the disk: nobody else writes to its owner's folder."""
     found = 0
     for part in parts:
         found = zlib.crc32(part, found)

@@ -1,4 +1,7 @@
-"""Reads `state.npz`, the simulator's checkpoint up to Peerloom 0.1 (format 0); to go after two minor versions."""
+"""Reads `state.npz`, the simulator's checkpoint up to Peerloom 0.1 (format 0).
+
+To be removed after two minor versions.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ __all__ = ["read_npz"]
 
 
 def read_npz(path: Path, rule: str) -> Checkpoint:
-    """The checkpoint of a `state.npz`; the folder it lies in says of which experiment it is."""
+    """Read the checkpoint of a `state.npz`; its folder says of which experiment it is."""
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             parts: dict[str, dict[str, np.ndarray]] = {"state": {}, "ledger": {}}

@@ -23,8 +23,8 @@ Fit = Literal["whole", "paired", "part", "rounded", "differences"]
 """How rows arrive, and so what a codec may carry.
 
     whole        as they were sent
-    paired       some coordinates as they were sent, the same in both directions of a link: symmetric
-                 mixing keeps the mean
+    paired       some coordinates as they were sent, the same in both directions of a link:
+                 symmetric mixing keeps the mean
     part         some coordinates as they were sent
     rounded      all coordinates, nearly as they were sent
     differences  too coarsely for anything but differences from a copy, which make good later what
@@ -49,8 +49,8 @@ class Envelope:
 class Codec(Protocol):
     """What a link carries of a row.
 
-    Four laws hold for every codec (`peerloom.testing.check_codec`). `decode(encode(x))` has the bits
-    of `through(x)` wherever that is finite. `len(encode(x)[i])` is `nbytes(x)[i]` and at most
+    Four laws hold for every codec (`peerloom.testing.check_codec`). `decode(encode(x))` has the
+    bits of `through(x)` wherever that is finite. `len(encode(x)[i])` is `nbytes(x)[i]` and at most
     `longest`. A row is encoded alike alone and among others. Any bytes decode to values, or raise
     CodecError.
 
@@ -64,7 +64,7 @@ class Codec(Protocol):
 
     @property
     def per_link(self) -> bool:
-        """Whether a body depends on its link; where not, a row is encoded once for all receivers."""
+        """Whether a body depends on its link; if not, a row is encoded once for all receivers."""
 
     @property
     def fixed_length(self) -> bool:
@@ -91,7 +91,7 @@ class Codec(Protocol):
         """Return the bits of a row as the papers count them; None where they count what travels."""
 
     def check(self, body: Body, n: int, dtype: torch.dtype) -> None:
-        """Judge a body that somebody else wrote: its length, positions, levels, and that all is finite.
+        """Judge a body from elsewhere: its length, its content, and that all is finite.
 
         Raises CodecError, whose `reason` is a word for counting.
         """

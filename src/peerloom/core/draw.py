@@ -1,13 +1,15 @@
-"""Randomness as a function: every draw is determined by (seed, stream, round, id), and nothing is ever consumed.
+"""Randomness as a function of (seed, stream, round, id); no generator is ever used up.
 
-So two algorithms see the same batches, a peer draws what the simulator drew, and a restarted run goes on as if
-it had never stopped. The generator is Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-SC 2011), a bijection of a 128-bit counter under a 64-bit key: the key comes from the seed and the stream's name,
-the counter holds the lane, the id and the round, each in words of its own, so that no two draws share a counter.
+So two algorithms see the same batches, a peer draws what the simulator drew, and a restarted run
+goes on as if it had never stopped. The generator is Philox 4x32-10 (Salmon et al., "Parallel random
+numbers: as easy as 1, 2, 3", SC 2011), a bijection of a 128-bit counter under a 64-bit key: the key
+comes from the seed and the stream's name, the counter holds the lane, the id and the round, each in
+words of its own, so that no two draws share a counter.
 
-Messages need thousands of words for each id, which array arithmetic would make too slowly: these are places of one stream
-of NumPy's PCG64DXSM, an algorithm that is fixed and can be entered anywhere. Seed, stream, round and count choose the
-stream, the id the place, so that ids in a row are drawn in one go.
+Codecs need thousands of words for each id, which array arithmetic would make too slowly: `words`
+reads them from a stream of NumPy's PCG64DXSM, an algorithm that is fixed and can be entered
+anywhere. Seed, stream, round and count choose the stream, the id the offset in it, so that
+consecutive ids are drawn in one go.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _BLOCKS = 1 << 14  # of Philox made together: more leave the cache, and take twi
 def philox(
     counter: tuple[Words, Words, Words, Words], key: tuple[int, int]
 ) -> tuple[Words, Words, Words, Words]:
-    """Philox 4x32-10 on arrays of 32-bit words (held in uint64, so that products keep their high half)."""
+    """Philox 4x32-10 on 32-bit words, held in uint64 so that products keep their high half."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
@@ -72,7 +74,9 @@ def _key(seed: int, stream: str) -> tuple[int, int]:
 
 
 def words(seed: int, stream: str, t: int, ids: Ids, count: int) -> Words:
-    """`count` random 64-bit words for each id, of shape [ids, count], for round t: those from id * count on.
+    """Return `count` random 64-bit words for each id, [ids, count], for round t.
+
+    They are those of the stream from id * count on.
 
     >>> words(seed=1, stream="demo", t=0, ids=np.array([7]), count=2).tolist()
     [[14606763122232440036, 3239516297550810711]]
@@ -92,25 +96,26 @@ def words(seed: int, stream: str, t: int, ids: Ids, count: int) -> Words:
         generator.advance(int(ids[0]) * count)
         return generator.random_raw(len(ids) * count).reshape(-1, count)
     drawn = np.empty((len(ids), count), np.uint64)
-    first = place = 0
+    first = offset = 0
     for end in ends:
-        generator.advance(int(ids[first]) * count - place)
+        generator.advance(int(ids[first]) * count - offset)
         drawn[first:end] = generator.random_raw((end - first) * count).reshape(-1, count)
-        place, first = (int(ids[end - 1]) + 1) * count, end
+        offset, first = (int(ids[end - 1]) + 1) * count, end
     return drawn
 
 
 def uniform(seed: int, stream: str, rounds: Ids | int, ids: Ids, lanes: int = 1) -> Floats:
-    """Uniforms in [0, 1) with 53 random bits, of shape [ids, lanes] for one round, [rounds, ids, lanes] for several.
+    """Return uniforms in [0, 1) with 53 random bits.
+
+    Their shape is [ids, lanes] for one round and [rounds, ids, lanes] for several.
 
     >>> uniform(seed=1, stream="demo", rounds=0, ids=np.array([7, 8])).round(4).tolist()
     [[0.0526], [0.6278]]
     """
     t = np.atleast_1d(np.asarray(rounds, np.uint64))[:, None, None]
     i = np.asarray(ids, np.int64).astype(np.uint64)[None, :, None]
-    block = np.arange((lanes + 1) // 2, dtype=np.uint64)[
-        None, None, :
-    ]  # one Philox block holds two doubles
+    blocks = (lanes + 1) // 2  # one Philox block holds two doubles
+    block = np.arange(blocks, dtype=np.uint64)[None, None, :]
     shape = np.broadcast_shapes(t.shape, i.shape, block.shape)
     pair, key = np.empty((*shape, 2)), _key(seed, stream)
     some = max(1, _BLOCKS // max(1, shape[0] * shape[2]))
@@ -135,19 +140,18 @@ def _double(high: Words, low: Words) -> Floats:
 class Draws:
     """The draws of one seed, read ahead.
 
-    Because a draw depends on nothing but its name, those of the next rounds can be made together. That turns a
-    hundred small array operations per round into one, and changes no value: `draws(...)` equals `uniform(...)`.
+    Because a draw depends on nothing but its name, those of the next rounds can be made together.
+    That turns a hundred small array operations per round into one, and changes no value:
+    `draws(...)` equals `uniform(...)`.
     """
 
-    _AT_ONCE = (
-        1 << 15
-    )  # numbers made together: enough to hide numpy's overhead, small enough to stay in cache
+    # Numbers made together: enough to hide numpy's overhead, few enough to stay in cache.
+    _AT_ONCE = 1 << 15
 
     def __init__(self, seed: int) -> None:
         self.seed = operator.index(seed)  # 1 and 1.0 would be different seeds
-        self._ahead: dict[
-            tuple[str, int], tuple[int, Ids, Floats]
-        ] = {}  # first round, ids, numbers
+        # By stream and lanes: the first round, the ids, the numbers.
+        self._ahead: dict[tuple[str, int], tuple[int, Ids, Floats]] = {}
 
     def __call__(self, stream: str, t: int, ids: Ids, lanes: int = 1) -> Floats:
         """Uniforms in [0, 1) of shape [ids, lanes], for round t."""

@@ -89,7 +89,7 @@ class Finished(RoundEvent):
 
 @dataclass(frozen=True)
 class PeerEvent(Event):
-    """Something that a peer notes between rounds: about another peer, by its id, or about nobody."""
+    """Something that a peer notes between rounds, about the peer with this id or about nobody."""
 
     kind: ClassVar[str] = ""
     """One word for machines, as the log has it."""

@@ -1,7 +1,8 @@
 """One account of what a run costs: gradients, messages, bytes, and time as the papers count it.
 
-Everything is kept per row and per link. So the accounts of several processes add up exactly (a row computes in one
-place, a link is charged where it is sent from), and every paper's delay can be derived from the same numbers.
+Everything is kept per row and per link. So the accounts of several processes add up exactly (a row
+computes in one place, a link is charged where it is sent from), and every paper's delay can be
+derived from the same numbers.
 """
 
 from __future__ import annotations
@@ -82,7 +83,10 @@ class Ledger:
         paper_bits: int | Counts,
         cost: Floats,
     ) -> None:
-        """Links `out` carried one message each, of these lengths; `cost` is 1 / b_ij of every link of the layer."""
+        """Links `out` carried one message each, of these lengths.
+
+        `cost` is 1 / b_ij of every link of the layer.
+        """
         if not len(out):
             return
         account, links = self.layers[layer], self.network.layers[layer]
@@ -114,7 +118,10 @@ class Ledger:
         return sum(int(account.paper_bits.sum()) for account in self.layers.values()) / 8
 
     def processing_delay(self, *, normalised: bool = False) -> float:
-        """DSpodFL's processing delay: as run, sum over rounds of (1/m) sum_i v_i/d_i; normalised, as written."""
+        """DSpodFL's processing delay: sum over rounds of (1/m) sum_i v_i/d_i.
+
+        That is as its code runs; normalised, it is as its paper writes it.
+        """
         return (
             float(self.rows.normalised.sum())
             if normalised
@@ -122,7 +129,10 @@ class Ledger:
         )
 
     def transmission_delay(self, *, normalised: bool = False) -> float:
-        """DSpodFL's transmission delay: as run, (1/m) sum_i (1/|N_i|) sum_j vhat_ij/b_ij; normalised, as written."""
+        """DSpodFL's transmission delay: sum of (1/m) sum_i (1/|N_i|) sum_j vhat_ij/b_ij.
+
+        That is as its code runs; normalised, it is as its paper writes it.
+        """
         total = 0.0
         for name, account in self.layers.items():
             links = self.network.layers[name]
@@ -137,7 +147,10 @@ class Ledger:
         )
 
     def delay_both_ways(self) -> float:
-        """Spod-GT's delay on directed links: processing, receiving (its tau_in) and sending (tau_out), as run."""
+        """Spod-GT's delay on directed links, as run.
+
+        It is the sum of processing, receiving (its tau_in) and sending (tau_out).
+        """
         sending = 0.0
         for name, account in self.layers.items():
             links = self.network.layers[name]
@@ -145,7 +158,7 @@ class Ledger:
         return self.delay() + sending
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Everything, by name: what a checkpoint stores. The arrays are those of the ledger, not copies."""
+        """All figures by name, as a checkpoint stores them: the ledger's own arrays, no copies."""
         flat: dict[str, NDArray[np.generic]] = {
             f"rows/{key}": value for key, value in vars(self.rows).items()
         }
@@ -168,7 +181,7 @@ class Ledger:
         return ledger
 
     def part(self, rows: NDArray[np.int64]) -> Ledger:
-        """What these rows spent, and the links that leave them; zero elsewhere. Parts add up to the whole."""
+        """What these rows and the links that leave them spent; parts add up to the whole."""
         part, clients = self.copy(), np.arange(self.network.clients)
         for values in vars(part.rows).values():
             values[~np.isin(clients, rows)] = 0
@@ -179,7 +192,7 @@ class Ledger:
 
     @classmethod
     def total(cls, network: Network, accounts: Sequence[Ledger]) -> Ledger:
-        """The accounts of several processes added up: a row computes, and a link is charged, in one of them."""
+        """Add up the accounts of several processes: a row or link is charged in one of them."""
         ledger = cls(network)
         for name, values in ledger.arrays().items():
             for account in accounts:

@@ -3,7 +3,7 @@
 For every row, over what was really delivered,
 
     total_i = sum_j w_ij x_j        mass_i = sum_j w_ij        sent_i = sum_j w_ji
-    mixed_i = scale_i total_i + self_weight_i x_i,             scale, self_weight = weigh(mass, sent)
+    mixed_i = scale_i total_i + self_weight_i x_i,     scale, self_weight = weigh(mass, sent)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from .link_plan import LinkPlans
 from .network import Links
 from .offers import Offer
-from .ports import Placement
+from .protocols import Placement
 from .wire import Delivery, Lengths, RowWire, Tag
 
 __all__ = ["LinkMixer", "Mixed"]
@@ -54,7 +54,7 @@ class LinkMixer:
     def _combine(
         self, offer: Offer, k: int, links: Links, came: Delivery, into: Ids, out: Ids
     ) -> Tensor:
-        """Mix the k-th offer: rows that receive something or give; the others keep what they have."""
+        """Mix the k-th offer on the rows that receive or give; the others keep what they have."""
         x = offer.value
         late = [row for row in came.late if offer.counts_sent or row.own is not None]
         late_links = np.array([row.link for row in late], np.int64) if late else _NONE

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .network import Links
-from .ports import Placement
+from .protocols import Placement
 from .wire import Carried, runs_of
 
 __all__ = ["LinkPlan", "LinkPlans"]

@@ -17,17 +17,16 @@ __all__ = ["Links", "Network"]
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-_SLACK = (
-    1e-9  # weights are sums of a few reciprocals; anything beyond this is a mistake, not rounding
-)
+# Weights are sums of a few reciprocals; anything beyond this is a mistake, not rounding.
+_SLACK = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
     """Directed links j -> i among `rows` rows, sorted by receiver, then by sender.
 
-    The weight a row gives to itself is never stored: it is what the links that fired leave over. That is why a
-    sporadic link, a lost message and a dead neighbour are one and the same thing.
+    The weight a row gives to itself is never stored: it is what the links that fired leave over.
+    That is why a sporadic link, a lost message and a dead neighbour are one and the same thing.
     """
 
     rows: int
@@ -35,7 +34,7 @@ class Links:
     dst: Ids  # receiver i
     a: Floats  # a_ij, chosen by the receiver; sum over j of a_ij <= 1
     b: Floats  # b_ij, chosen by the sender; sum over i of b_ij <= 1
-    coin: Ids  # what the link's coin is keyed by; i -> j and j -> i share it where links are symmetric
+    coin: Ids  # what the link's coin is keyed by; both directions of a symmetric link share it
 
     @classmethod
     def make(
@@ -48,7 +47,10 @@ class Links:
         *,
         one_coin: bool = False,
     ) -> Links:
-        """Sort and check links given in any order. `one_coin`: both directions of a pair fire together."""
+        """Sort and check links given in any order.
+
+        With `one_coin` both directions of a pair fire together.
+        """
         src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
         order = np.lexsort((src, dst))
         src, dst = src[order], dst[order]
@@ -88,8 +90,9 @@ class Links:
             if (total > 1 + _SLACK).any():
                 i = int(np.argmax(total))
                 raise ConfigError(
-                    f"The weights {name} of what row {i} {side} sum to {total[i]:.6g}; they may sum to 1 at most. "
-                    "Use graphs.weights.metropolis or uniform, or scale them down."
+                    f"The weights {name} of what row {i} {side} sum to {total[i]:.6g}; they may "
+                    "sum to 1 at most. Use graphs.weights.metropolis or uniform, or scale them "
+                    "down."
                 )
 
     def __len__(self) -> int:
@@ -128,7 +131,10 @@ class Links:
         )
 
     def matrix(self, kind: str = "a") -> Floats:
-        """The dense mixing matrix when every link fires, own weights included: rows sum to one for a, columns for b."""
+        """The dense mixing matrix when every link fires, self-weights included.
+
+        Rows sum to one for a, columns for b.
+        """
         full = np.zeros((self.rows, self.rows))
         full[self.dst, self.src] = self.weight(kind)
         full[np.diag_indices(self.rows)] = 1 - full.sum(axis=1 if kind == "a" else 0)
@@ -147,14 +153,13 @@ class Network:
     name: str = "network"
     directed: bool = False
     positions: Floats | None = None  # for drawing only
-    recipe: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # how it was made, so that a file can make it again
+    # How it was made, so that a file can make it again.
+    recipe: Mapping[str, Any] = field(default_factory=dict)
     hubs: int = 0
 
     @property
     def clients(self) -> int:
-        """How many rows hold data. Problems, first models and node schedules speak of these only."""
+        """How many rows hold data: those that problems and node schedules speak of."""
         return self.rows - self.hubs
 
     @property
@@ -171,7 +176,8 @@ class Network:
         """One layer, or an error that says which there are."""
         if name not in self.layers:
             raise ConfigError(
-                f"Graph '{self.name}' has no layer '{name}'; it has {', '.join(sorted(self.layers))}. "
+                f"Graph '{self.name}' has no layer '{name}'; "
+                f"it has {', '.join(sorted(self.layers))}. "
                 "Mix over one of those, or use a graph that has the layer."
             )
         return self.layers[name]

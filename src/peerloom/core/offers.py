@@ -4,7 +4,7 @@ For every row the port forms, over what was really delivered,
 
     total_i = sum_j w_ij x_j        mass_i = sum_j w_ij        sent_i = sum_j w_ji
 
-and an offer answers with `scale_i * total_i + own_i * x_i`. Its `weigh` says what scale and own are.
+and an offer answers with `scale_i * total_i + self_weight_i * x_i`, by its `weigh`.
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """A tensor of rows, the weights it travels with, and the law by which it is combined.
+    """A tensor of rows, the weights it travels with, and its combination rule.
 
-    `weigh` turns (mass, sent), arrays or tensors, into (scale, own). Where nothing fired it must answer own = 1, a row that
-    hears nothing keeps what it has; or 0 for offers that do not `keep`.
+    `weigh` turns (mass, sent), arrays or tensors, into (scale, self_weight). Where nothing fired
+    the self-weight must be 1, as a row that receives nothing keeps what it has, or 0 for offers
+    that do not `keep`.
     """
 
     value: Tensor
     weight: Literal["a", "b", "one"]
     weigh: Callable[[Any, Any], tuple[Any, Any]]
     compressed: Compressed | None = None  # where the rows were compressed before
-    counts_sent: bool = (
-        True  # whether `weigh` looks at what was sent; where not, it is not worked out
-    )
+    counts_sent: bool = True  # whether `weigh` looks at `sent`; where not, it is not worked out
     keeps: bool = True
 
     @property
@@ -89,17 +88,23 @@ def pull(x: Tensor | Compressed) -> Offer:
 
 
 def drift(x: Compressed) -> Offer:
-    """sum_j a_ij (x_j - x_i), which is (W - I) x: what `pull` would add to a row. Zero where nothing is received."""
+    """sum_j a_ij (x_j - x_i), which is (W - I) x: what `pull` would add to a row.
+
+    Zero where nothing is received.
+    """
     return Offer(x.value, "a", _what_was_received_less_oneself, x, counts_sent=False, keeps=False)
 
 
 def push(y: Tensor) -> Offer:
-    """y_i + sum_j (b_ij y_j - b_ji y_i): the sender's weights; columns sum to one, so mass is conserved."""
+    """y_i + sum_j (b_ij y_j - b_ji y_i): the sender's weights.
+
+    Columns sum to one, so mass is conserved.
+    """
     return Offer(y, "b", _keep_what_was_not_sent)
 
 
 def average(w: Tensor) -> Offer:
-    """The mean of what arrived, coordinate by coordinate; the row's own value only where nothing did."""
+    """The mean of what arrived, by coordinate; the row's own value only where nothing did."""
     return Offer(w, "one", _keep_where_nothing_came, counts_sent=False)
 
 
@@ -125,5 +130,6 @@ def _count_oneself(mass: Any, sent: Any) -> tuple[Any, Any]:
 
 
 def _keep_where_nothing_came(mass: Any, sent: Any) -> tuple[Any, Any]:
-    # Masses are counts here. Clipped rather than compared: truth values would be converted again in every product.
+    # Masses are counts here. Clipped rather than compared: truth values would be converted again in
+    # every product.
     return 1 / mass.clip(1), 1 - mass.clip(0, 1)

@@ -1,4 +1,4 @@
-"""The port: all that a rule sees of the world. Row-wise arithmetic is free; only `mix` crosses rows."""
+"""The port: all that a rule sees of the world. Only `mix` crosses rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Port(Protocol):
         """The proximal step of the problem's regulariser h."""
 
     def constant(self, per_client: ArrayLike) -> Tensor:
-        """The rows' part of a constant, as a column: one number for all, one per client, or one per row."""
+        """The hosted rows of a constant, as a column: one number, one per client or one per row."""
 
     def uniform(self, stream: str, shared: bool = False) -> Tensor:
         """Uniforms in [0, 1) as a column: one per row, or one that all rows agree on."""
@@ -43,16 +43,23 @@ class Port(Protocol):
     @overload
     def mix(self, *offers: Offer | Compressed | Tensor, over: str = "peers") -> list[Tensor]: ...
     def mix(self, *offers: Offer | Compressed | Tensor, over: str = "peers") -> Any:
-        """Send one message per live link, carrying every offer; combine each as it says. A tensor is pulled."""
+        """Send one message per live link, carrying every offer; combine each by its rule.
+
+        A bare tensor is pulled.
+        """
 
     def received(self) -> Tensor:
         """How many messages each row got in the last mixing, as a column."""
 
     def fires(self, over: str = "peers") -> Tensor:
-        """Whether a link of the row fires in this round, as a column: for rules that prepare what they send."""
+        """Whether a link of the row fires in this round, as a column.
+
+        For rules that prepare what they send.
+        """
 
     def compress(self, x: Tensor, send: Tensor | None = None) -> Compressed:
-        """Rows as the message makes them, encoded once for all receivers; offer them to `mix`.
+        """Encode rows once for all receivers; offer the result to `mix`.
 
-        `value` is what each receiver adds to its copy. Rows with 0 in the column `send` stay silent.
+        `value` is what each receiver adds to its copy. Rows with 0 in the column `send` stay
+        silent.
         """

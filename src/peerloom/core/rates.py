@@ -63,37 +63,32 @@ class Pieces:
     starts: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if (
-            len(self.rates) != len(self.starts)
-            or not self.rates
-            or list(self.starts) != sorted(set(self.starts))
-        ):
+        rising = list(self.starts) == sorted(set(self.starts))
+        if len(self.rates) != len(self.starts) or not self.rates or not rising:
             raise ConfigError(
-                f"Pieces needs as many rates as starts, and rising starts; found {self.rates} and {self.starts}."
+                "Pieces needs as many rates as starts, and rising starts; "
+                f"found {self.rates} and {self.starts}."
             )
         if min(self.rates) <= 0:
             raise ConfigError(f"Pieces needs rates above 0, found {min(self.rates)}.")
 
     def at(self, t: int) -> float:
         """The step size of round t."""
-        return [
-            rate
-            for rate, start in zip(self.rates, self.starts, strict=True)
-            if start <= max(t, self.starts[0])
-        ][-1]
+        t = max(t, self.starts[0])
+        pieces = zip(self.rates, self.starts, strict=True)
+        return [rate for rate, start in pieces if start <= t][-1]
 
 
 def rate_at(lr: float | Rate, t: int) -> float:
     """The step size of round t, whether it is a number or changes."""
-    return (
-        lr.at(t) if hasattr(lr, "at") else float(lr)
-    )  # asked in every round, and isinstance of a protocol is slow
+    # Asked in every round, and isinstance of a protocol is slow.
+    return lr.at(t) if hasattr(lr, "at") else float(lr)
 
 
 def check_rate(rule: HasRate) -> None:
     """Refuse a step size that cannot work."""
     if not isinstance(rule.lr, Rate) and not 0 < rule.lr <= LARGEST:
         raise ConfigError(
-            f"{type(rule).__name__}.lr must be a number above 0 (and at most {LARGEST:g}) or a rate such as InverseSqrt; "
-            f"found {rule.lr}."
+            f"{type(rule).__name__}.lr must be a number above 0 (and at most {LARGEST:g}) "
+            f"or a rate such as InverseSqrt; found {rule.lr}."
         )

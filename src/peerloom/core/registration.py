@@ -30,7 +30,8 @@ def rule(paper: str, sends: str, good_for: str) -> Callable[[type[R]], type[R]]:
         known = REGISTERED.setdefault(kind.__name__, kind)
         if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
             raise ValueError(
-                f"There is a rule '{kind.__name__}' already, in {known.__module__}. Choose another name."
+                f"There is a rule '{kind.__name__}' already, in {known.__module__}. "
+                "Choose another name."
             )
         REGISTERED[kind.__name__] = kind
         cast("Any", kind).card = Card(paper, sends, good_for)

@@ -1,4 +1,4 @@
-"""What an algorithm is: a pair of functions over rows, and a word on what it needs of the network."""
+"""Rules: a pair of functions over rows, with what they require of network, codec and links."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import ConfigError
 from .codec import Codec, Fit
 from .network import Network
 from .port import Port
-from .ports import Activity
+from .protocols import Activity
 
 __all__ = [
     "DIFFERENCES",
@@ -30,7 +30,7 @@ __all__ = [
 
 
 MODELS: tuple[Fit, ...] = ("whole", "paired", "part", "rounded")
-"""For rules that send models: a coordinate that is missing is a link that did not fire, and rounding is noise."""
+"""For rules that send models: a missing coordinate is a link that did not fire."""
 
 MASS: tuple[Fit, ...] = ("whole", "paired", "part")
 """For rules that push: what leaves one row must arrive in another, coordinate by coordinate."""
@@ -45,12 +45,15 @@ DIFFERENCES: tuple[Fit, ...] = ("whole", "paired", "part", "rounded", "differenc
 """For rules that send differences from copies."""
 
 _WHY: dict[Fit, str] = {
-    "differences": "which is for differences from copies, such as CHOCO, DCD, BEER and SQuARM send. Use one of them, "
-    "or a message such as Coordinates",
-    "rounded": "which rounds: what arrives would not add up to what was sent, and its sums must. Use Dense()",
-    "part": "which carries part of a row, and not the same part in both directions: its sums would drift. "
-    "Use Dense, or Coordinates(..., per_pair=True) on an undirected graph with a rule that allows it",
-    "paired": "which carries part of a row, but the rule counts on the same mixing in every round. Use Dense",
+    "differences": "which is for differences from copies, such as CHOCO, DCD, BEER and SQuARM "
+    "send. Use one of them, or a message such as Coordinates",
+    "rounded": "which rounds: what arrives would not add up to what was sent, and its sums must. "
+    "Use Dense()",
+    "part": "which carries part of a row, and not the same part in both directions: its sums would "
+    "drift. Use Dense, or Coordinates(..., per_pair=True) on an undirected graph with a rule that "
+    "allows it",
+    "paired": "which carries part of a row, but the rule counts on the same mixing in every round. "
+    "Use Dense",
     "whole": "",
 }
 
@@ -58,11 +61,12 @@ _WHY: dict[Fit, str] = {
 class Rule(Protocol):
     """A frozen dataclass with `init` and `step`.
 
-    State is a named tuple of row tensors whose first field `x` is the model. A step returns a new state, changes
-    nothing in place, and does the same on all rows; it does not count, log, time, save or plot.
+    State is a named tuple of row tensors whose first field `x` is the model. A step returns a new
+    state, changes nothing in place, and does the same on all rows; it does not count, log, time,
+    save or plot.
 
-    For theory a rule may say more of itself: `family`, whose theorems speak of it (a class variable), and `mixings`, how
-    often it mixes its models in a round, where that is not once.
+    For theory a rule may say more of itself: `family`, whose theorems speak of it (a class
+    variable), and `mixings`, how often it mixes its models in a round, where that is not once.
     """
 
     needs: ClassVar[Requirements]
@@ -85,23 +89,21 @@ class Requirements:
     prox: bool = False  # not a need but an offer: the rule takes the proximal step of a regulariser
     instead: str = ""  # what to use when the graph does not fit
     accepts: tuple[Fit, ...] = MODELS  # how its rows may arrive
-    links: Literal["any", "together", "all"] = (
-        "any"  # which may stay silent: any, none unless all do, or never one
-    )
-    combines: Literal["pull", "average", "equal_average"] = (
-        "pull"  # the offer by which models are combined
-    )
+    # Which links may stay silent: any, none unless all do, or never one.
+    links: Literal["any", "together", "all"] = "any"
+    # The offer by which models are combined.
+    combines: Literal["pull", "average", "equal_average"] = "pull"
     eigenvalues_above: float = -1.0  # of the weights; a rule may not bear those below
 
     @property
     def keeps_mean(self) -> bool:
-        """Whether what a message moves at one end of a link must be moved the other way at the other end."""
+        """Whether what a message adds at one end of a link must be taken away at the other."""
         return self.symmetric and self.accepts == MEAN
 
 
 @dataclass(frozen=True)
 class CyclePlan:
-    """DFedAvg's cycle of local and aggregating rounds; D is taken from the resources where it is None."""
+    """DFedAvg's cycle of local and aggregating rounds; D = None takes D from the resources."""
 
     D: int | None = None
     rounding: Literal["ceil", "floor"] = "ceil"
@@ -114,8 +116,9 @@ class CyclePlan:
 class Plan:
     """How a preset uses the resources it is given: another rule's `step` under another schedule.
 
-    A coin of the given schedule says who is *able* to act. "always" means the preset waits for everyone, "given" that
-    it takes the coins as they fall, and a cycle replaces them. Schedules without coins are followed as they are.
+    A coin of the given schedule says who is *able* to act. "always" means the preset waits for
+    everyone, "given" that it takes the coins as they fall, and a cycle replaces them. Schedules
+    without coins are followed as they are.
     """
 
     nodes: Literal["given", "always"] = "given"
@@ -124,9 +127,9 @@ class Plan:
     quiet_start: bool = False  # without a schedule of its own, the first round does not talk
 
 
-def check_needs(algorithm: Rule, network: Network) -> None:
+def check_needs(rule: Rule, network: Network) -> None:
     """Refuse a graph on which the rule cannot be right, and say why."""
-    needs, name = algorithm.needs, type(algorithm).__name__
+    needs, name = rule.needs, type(rule).__name__
     advice = f" {needs.instead}" if needs.instead else ""
     if needs.one_hub and network.hubs != 1:
         raise ConfigError(
@@ -135,42 +138,39 @@ def check_needs(algorithm: Rule, network: Network) -> None:
     for layer in needs.layers:
         if layer not in network.layers:
             raise ConfigError(
-                f"{name} mixes over layer '{layer}', but graph '{network.name}' has {', '.join(network.layers)}.{advice}"
+                f"{name} mixes over layer '{layer}', but graph '{network.name}' has "
+                f"{', '.join(network.layers)}.{advice}"
             )
         if needs.symmetric and not network.layers[layer].symmetric:
-            kind = (
-                "is directed"
-                if network.directed
-                else "has unequal weights in the two directions of a link"
-            )
+            kind = "has unequal weights in the two directions of a link"
+            if network.directed:
+                kind = "is directed"
             raise ConfigError(
                 f"{name} needs symmetric links, but graph '{network.name}' {kind}.{advice}"
             )
 
 
-def check_message(algorithm: Rule, message: Codec) -> None:
-    """Refuse a message with which the rule cannot be right, and say why."""
-    if message.fit not in algorithm.needs.accepts:
-        raise ConfigError(
-            f"{type(algorithm).__name__} cannot use {message!r}, {_WHY[message.fit]}."
-        )
+def check_message(rule: Rule, codec: Codec) -> None:
+    """Refuse a codec with which the rule cannot be right, and say why."""
+    if codec.fit not in rule.needs.accepts:
+        raise ConfigError(f"{type(rule).__name__} cannot use {codec!r}, {_WHY[codec.fit]}.")
 
 
-def check_links(algorithm: Rule, network: Network, activity: Activity, rounds: int) -> None:
+def check_links(rule: Rule, network: Network, activity: Activity, rounds: int) -> None:
     """Refuse a schedule under which the rule cannot be right; the first rounds tell."""
-    name, wanted = type(algorithm).__name__, algorithm.needs.links
-    if wanted == "any":
+    needs = rule.needs
+    if needs.links == "any":
         return
+    wanted = "every link in every round"
+    if needs.links == "together":
+        wanted = "all links of a round, or none"
     for t in range(1, min(rounds, 32) + 1):
-        for layer in algorithm.needs.layers:
+        for layer in needs.layers:
             live = activity.links(t, layer)
-            if not (live.all() or (wanted == "together" and not live.any())):
-                rule = (
-                    "every link in every round"
-                    if wanted == "all"
-                    else "all links of a round, or none"
-                )
-                raise ConfigError(
-                    f"{name} needs {rule}, but in round {t} the schedule lets {int(live.sum())} of {len(live)} fire. "
-                    "Use the schedule Always, or a rule for sporadic links such as DSpodFL or SpodGT."
-                )
+            if live.all() or (needs.links == "together" and not live.any()):
+                continue
+            raise ConfigError(
+                f"{type(rule).__name__} needs {wanted}, but in round {t} the schedule lets "
+                f"{int(live.sum())} of {len(live)} fire. Use the schedule Always, or a rule for "
+                "sporadic links such as DSpodFL or SpodGT."
+            )

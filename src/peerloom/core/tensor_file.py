@@ -1,4 +1,4 @@
-"""Arrays in a safetensors file, written from the pieces that they lie in and read without a copy."""
+"""Safetensors files, written from arrays in pieces and read without a copy."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ Pieces = Mapping[str, Sequence[Array]]
 """Arrays by name, each in the pieces that make it, end to end."""
 
 _NAMES = {
-    "float64": "F64", "int64": "I64", "float32": "F32", "int32": "I32", "uint8": "U8", "bool": "BOOL",
+    "float64": "F64", "int64": "I64", "float32": "F32", "int32": "I32", "uint8": "U8",
+    "bool": "BOOL",
 }  # fmt: skip
 _DTYPES = {name: np.dtype(dtype) for dtype, name in _NAMES.items()}
 
 
 def lay_out(arrays: Pieces, metadata: Mapping[str, str]) -> list[bytes | memoryview]:
-    """The parts of the file, in order: length of the header, header, data. Nothing is joined or copied.
+    """Return the parts of the file, in order: length of the header, header, data.
 
-    A peer's checkpoint has hundreds of pieces, and the safetensors library would copy them twice.
+    Nothing is joined or copied: a peer's checkpoint has hundreds of pieces, and the safetensors
+    library would copy them twice.
     """
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     parts, end = list[bytes | memoryview](), 0
@@ -41,7 +43,7 @@ def lay_out(arrays: Pieces, metadata: Mapping[str, str]) -> list[bytes | memoryv
 
 
 def read_header(data: memoryview) -> tuple[dict[str, Any], int]:
-    """The header of a file and where its data begin; ValueError if there is none."""
+    """Return the header of a file and where its data begin; ValueError if there is none."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > len(data) - 8:
         raise ValueError("the header is cut short")
@@ -50,7 +52,7 @@ def read_header(data: memoryview) -> tuple[dict[str, Any], int]:
 
 
 def read_tensors(data: memoryview) -> dict[str, Array]:
-    """The arrays of a file, read-only views of `data`; ValueError if it is cut short."""
+    """Return the arrays of a file, read-only views of `data`; ValueError if it is cut short."""
     header, begin = read_header(data)
     found: dict[str, Array] = {}
     for name, entry in header.items():
@@ -65,5 +67,5 @@ def read_tensors(data: memoryview) -> dict[str, Array]:
 
 
 def joined(pieces: Sequence[Array]) -> Array:
-    """One array of its pieces."""
+    """Join the pieces of an array."""
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

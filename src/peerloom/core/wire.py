@@ -62,7 +62,8 @@ class Rows:
 class LateRow(NamedTuple):
     """A row that was sent for an earlier mixing and has only come now: one tensor for each part.
 
-    `own` is what its receiver sent the other way then, where what one end gains the other must lose.
+    `own` is what its receiver sent the other way then, where what one end gains the other must
+    lose.
     """
 
     tag: Tag  # of the mixing it was sent for
@@ -75,9 +76,9 @@ class Delivery(NamedTuple):
     """What a wire brought.
 
     Late rows matter to offers that are pushed: their mass left the sender then, and is added now.
-    Beside what the receiver sent the other way they matter to pulled ones, too: a (x_j - x_i) of that
-    time, which the sender moved the other way, is moved now. To all others a row that was not there
-    in time is a link that did not fire.
+    Beside what the receiver sent the other way they matter to pulled ones, too: a (x_j - x_i) of
+    that time, which the sender moved the other way, is moved now. To all others a row that was not
+    there in time is a link that did not fire.
     """
 
     parts: Sequence[Carried]  # of each part, the rows that arrived

@@ -1,4 +1,4 @@
-"""A trained model as a safetensors file, with the names of its nn.Module: for use outside Peerloom."""
+"""Trained models as safetensors files, with the names of their nn.Module."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["export_run", "has_statistics", "named_tensors", "write_model"]
 
 
 def named_tensors(exp: Experiment, x: NDArray[np.floating]) -> dict[str, Tensor]:
-    """A model of an experiment as its module's state_dict; as one tensor 'x' where the problem has no module.
+    """Return a model as its module's state_dict, or as one tensor 'x' without a module.
 
-    Buffers are as the module makes them: they are no part of what peers train (see `has_statistics`).
+    Buffers are as the module makes them: peers do not train them (see `has_statistics`).
     """
     row = torch.from_numpy(np.array(x))
     if not isinstance(exp.problem, Classification):
@@ -36,7 +36,10 @@ def named_tensors(exp: Experiment, x: NDArray[np.floating]) -> dict[str, Tensor]
 
 
 def has_statistics(exp: Experiment) -> bool:
-    """Whether the module normalises by statistics of batches, which whoever uses it must take from samples of its own."""
+    """Whether the module normalises by statistics of batches, which are not exported.
+
+    Whoever uses the model must take them from samples of its own.
+    """
     if not isinstance(exp.problem, Classification):
         return False
     return any(
@@ -48,7 +51,7 @@ def has_statistics(exp: Experiment) -> bool:
 def write_model(
     file: Path, exp: Experiment, x: NDArray[np.floating], facts: dict[str, str]
 ) -> dict[str, str]:
-    """Write a model with what is known of it; the metadata of the file."""
+    """Write a model with what is known of it; return the metadata of the file."""
     about = {
         "format": "pt",  # what other libraries look for
         "peerloom": __version__,
@@ -63,11 +66,15 @@ def write_model(
 
 
 def export_run(folder: RunFolder, file: Path, row: int | None) -> dict[str, str]:
-    """The model of a run folder after its last saved round: one client's, or the mean of all clients'."""
+    """Export the model of a run folder after its last saved round.
+
+    It is that of one client, `row`, or the mean of all clients'.
+    """
     exp, at = folder.experiment(), folder.checkpoint()
     if at is None:
         raise DataError(
-            f"{folder.path} has no state yet. Let the run save one, or finish: peerloom run --resume {folder.path}"
+            f"{folder.path} has no state yet. Let the run save one, or finish: "
+            f"peerloom run --resume {folder.path}"
         )
     x = at.state["x"][: exp.graph.clients]
     if row is not None and not 0 <= row < len(x):

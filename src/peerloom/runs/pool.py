@@ -18,7 +18,8 @@ from ..core import PeerloomError
 
 __all__ = ["Job", "run_jobs"]
 
-# One thread each: there are as many processes as may be busy at a time, and small rounds gain nothing by sharing them.
+# One thread each: there are as many processes as may be busy at a time, and small rounds gain
+# nothing from more threads.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -40,8 +41,9 @@ def run_jobs(
 ) -> None:
     """Carry out these runs, `at_once` at a time, and go on with those that were begun.
 
-    `tell` hears of every event: the number of the run, and its round or its status (done, diverged, failed, again where its
-    process was killed and it goes on, interrupted). `stop` is asked now and then; the runs on their way are then saved.
+    `tell` hears of every event: the number of the run, and its round or its status (done, diverged,
+    failed, again where its process was killed and it goes on, interrupted). `stop` is asked now and
+    then; the runs on their way are then saved.
     """
     tasks = [
         {"number": k, "file": str(job.file), "place": job.place, "folder": str(job.folder)}
@@ -58,13 +60,14 @@ def run_jobs(
             tell(event.pop("run"), event)
         if process.wait() and not asked:
             raise PeerloomError(
-                f"The process that starts runs ended with code {process.returncode}.{_last_words(process)}"
+                f"The process that starts runs ended with code {process.returncode}."
+                f"{_last_words(process)}"
             )
 
 
 @contextmanager
 def _worker(document: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
-    """The process that forks runs, in a session of its own, so that Ctrl-C reaches it through us only."""
+    """Start the process that forks runs, in its own session: Ctrl-C must not reach it directly."""
     with tempfile.TemporaryFile() as wanted, tempfile.TemporaryFile() as complaints:
         wanted.write(json.dumps(document).encode())
         wanted.seek(0)

@@ -1,7 +1,8 @@
-"""The other side of `pool`: a process that loads data once and forks one process for each run. Not to be imported.
+"""The other side of `pool`: a process that loads data once and forks one process per run.
 
-It reads one JSON document from its input, the runs to carry out, and writes one line of JSON per event. It never uses more
-than one thread itself, so that forking is safe, and what it has loaded is shared with its children by the operating system.
+Run as a module, not imported. It reads one JSON document from its input, the runs to carry out, and
+writes one line of JSON per event. It never uses more than one thread itself, so that forking is
+safe, and what it has loaded is shared with its children by the operating system.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class PoolWorker:
         self._file, self._comparison = "", Comparison("", ())
 
     def run(self) -> None:
-        """Until all is done, or a polite kill asks to stop."""
+        """Run until all is done, or SIGTERM asks to stop."""
         signal.signal(signal.SIGTERM, self._stop)
         while self._running or (self._waiting and not self._stopping):
             while self._waiting and len(self._running) < self._jobs and not self._stopping:
@@ -75,7 +76,10 @@ class PoolWorker:
             os.kill(pid, signal.SIGTERM)
 
     def _experiment(self, task: Task) -> Experiment:
-        """Of the comparison at hand; the one before is let go of only after, so that equal data are not loaded again."""
+        """Return a task's experiment, from the comparison at hand or one that is read now.
+
+        The comparison before is dropped only then, so that equal data are not loaded again.
+        """
         if task.file != self._file:
             self._file, self._comparison = task.file, comparison_from(read_file(Path(task.file)))
         return self._comparison.experiments[task.place]

@@ -1,4 +1,4 @@
-"""Run an experiment: iterate, measure when it is time to, keep what is found, and go on where a run stopped."""
+"""Run an experiment: iterate, measure when due, save, and go on where a run stopped."""
 
 from __future__ import annotations
 

@@ -5,12 +5,13 @@
     network.json     the graph as drawn: positions, links, weights and probabilities
     holdings.json    by class and client, how many samples were dealt, where there are classes
     advice.json      what theory predicted of it, or why nothing
-    metrics.jsonl    one line per evaluation, written when it is made; version 0.1 wrote metrics.parquet
-    checkpoint.safetensors  the state and the ledger after the last round that was saved; version 0.1 wrote state.npz
+    metrics.jsonl    one line per evaluation, written when it is made
+    checkpoint.safetensors  the state and the ledger after the last round that was saved
     fired.npz        who computed and which links fired, where the run was asked to record it
 
-Every other file is replaced as a whole, so a run that is killed leaves a folder that can be read. Metrics are written before
-the state: what the state has seen, the metrics have too.
+Every other file is replaced as a whole, so a run that is killed leaves a folder that can be read.
+Metrics are written before the state: what the state has seen, the metrics have too. Version 0.1
+wrote metrics.parquet and state.npz, which are still read.
 """
 
 from __future__ import annotations
@@ -200,7 +201,7 @@ class RunFolder:
 
 
 def replace_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file so that a reader, or a crash, finds the old content or the new one, never a part."""
+    """Replace a file so that a reader, or a crash, finds the old content or all of the new."""
     draft = path.with_name(f".{path.name}.draft")
     with draft.open("wb") as file:
         write(file)
@@ -216,16 +217,16 @@ def find_runs(path: Path) -> list[RunFolder]:
     found.sort(key=lambda folder: str(folder.info().get("started")))
     if not found:
         raise DataError(
-            f"{path} holds no run. Give a folder that `peerloom run` made, or one of the folders in it."
+            f"{path} holds no run. "
+            "Give a folder that `peerloom run` made, or one of the folders in it."
         )
     return found
 
 
 def folder_name(exp: Experiment) -> str:
     """The name of a run's folder within its comparison."""
-    safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in exp.name)[
-        :60
-    ].strip(".")
+    letters = (letter if letter.isalnum() or letter in "-_." else "-" for letter in exp.name)
+    safe = "".join(letters)[:60].strip(".")
     if safe != exp.name:  # two labels must not end in one folder
         safe += "-" + hashlib.blake2b(exp.name.encode(), digest_size=3).hexdigest()
     return f"{safe}-seed{exp.seed}"
@@ -239,7 +240,10 @@ def comparison_at(path: Path) -> Comparison:
 
 
 def _network(exp: Experiment) -> dict[str, Any]:
-    """The graph with the probabilities of the first round, as a report draws it; 1 where they are still to be measured."""
+    """Return the graph as a report draws it, with the probabilities of the first round.
+
+    Those that are still to be measured are 1.
+    """
     known = exp.measured(Bernoulli()) if exp.measures else exp
     resources = known.able.bind(exp.graph, Draws(exp.seed))
     where = exp.graph.positions

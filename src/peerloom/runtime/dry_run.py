@@ -80,7 +80,8 @@ def trace(rule: Rule) -> Trace:
     if small.mixings.keys() != large.mixings.keys() or small.gradients != large.gradients:
         raise ConfigError(
             f"{name} mixes {len(small.mixings)} times in a round with {_SIZES[0]} coordinates, but "
-            f"{len(large.mixings)} times with {_SIZES[1]}. What a rule does must not depend on the model's size."
+            f"{len(large.mixings)} times with {_SIZES[1]}. "
+            "What a rule does must not depend on the model's size."
         )
     mixings = (_mixing(name, small.mixings[k], large.mixings[k]) for k in sorted(small.mixings))
     widths = {
@@ -93,11 +94,11 @@ def trace(rule: Rule) -> Trace:
 
 
 class _Seen(NamedTuple):
-    """A dry run: the last state, the mixings by index within the round, gradients per client and round."""
+    """What a dry run showed."""
 
-    state: Any
-    mixings: dict[int, tuple[str, list[Offer]]]
-    gradients: int
+    state: Any  # the last one
+    mixings: dict[int, tuple[str, list[Offer]]]  # by index within the round
+    gradients: int  # of a client in a round
 
 
 def _dry_run(rule: Rule, n: int) -> _Seen:
@@ -135,8 +136,8 @@ def _width(name: str, small: int, large: int) -> Width:
     slope, rest = divmod(large - small, _SIZES[1] - _SIZES[0])
     if rest:
         raise ConfigError(
-            f"{name} has rows of {small} numbers with {_SIZES[0]} coordinates, but of {large} with {_SIZES[1]}. "
-            "Rows must have a n + b numbers, with whole a and b."
+            f"{name} has rows of {small} numbers with {_SIZES[0]} coordinates, "
+            f"but of {large} with {_SIZES[1]}. Rows must have a n + b numbers, with whole a and b."
         )
     return Width(slope, small - slope * _SIZES[0])
 
@@ -157,10 +158,8 @@ class _TracingPort(RowPort):
         """Mix, and note what was offered."""
         t, count = self._round
         self._round = (self.t, count + 1 if t == self.t else 0)
-        self.mixings[self._round[1]] = (
-            over,
-            [o if isinstance(o, Offer) else pull(o) for o in offers],
-        )
+        made = [offer if isinstance(offer, Offer) else pull(offer) for offer in offers]
+        self.mixings[self._round[1]] = (over, made)
         return super().mix(*offers, over=over)
 
 

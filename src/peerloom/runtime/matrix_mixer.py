@@ -1,4 +1,4 @@
-"""The fast path of mixing: when all rows are here and arrive whole, an offer is one matrix product."""
+"""Mixing as a matrix product: the fast path where all rows are here and arrive whole."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ Bools = NDArray[np.bool_]
 class MatrixMixer:
     """Applies offers over one layer as W @ x, with W built from the links that fired.
 
-    Dense for few rows or many links, compressed sparse rows otherwise. The sparsity pattern is that of all links and the
-    diagonal; a link that did not fire is a zero in it, so only the values change from round to round.
+    Dense for few rows or many links, compressed sparse rows otherwise. The sparsity pattern is that
+    of all links and the diagonal; a link that did not fire is a zero in it, so only the values
+    change from round to round.
     """
 
     # Where a sparse product wins: docs/decisions/008-two-mixers.md.
     SPARSE_FROM, SPARSE_BELOW = 48, 1 / 6
-    COLUMNS = 4096  # of a sparse product at a time, so that the rows it reads again and again stay in cache
+    COLUMNS = 4096  # of a sparse product at a time, so that the rows it reads stay in cache
 
     def __init__(self, links: Links, dtype: torch.dtype, device: torch.device) -> None:
         self.links, self.dtype, self.device = links, dtype, device
@@ -55,9 +56,8 @@ class MatrixMixer:
         out = torch.empty_like(offer.value)
         if not self._sparse:
             return torch.mm(matrix, offer.value, out=out)
-        for part, into in zip(
-            *(torch.split(rows, self.COLUMNS, dim=1) for rows in (offer.value, out)), strict=True
-        ):
+        parts, results = (torch.split(rows, self.COLUMNS, dim=1) for rows in (offer.value, out))
+        for part, into in zip(parts, results, strict=True):
             torch.addmm(into, matrix, part, beta=0, out=into)
         return out
 
@@ -65,10 +65,10 @@ class MatrixMixer:
         links, weight = self.links, self.links.weight(offer.weight) * live
         mass = np.bincount(links.dst, weight, links.rows)
         sent = np.bincount(links.src, weight, links.rows)
-        scale, own = offer.weigh(mass, sent)
+        scale, self_weight = offer.weigh(mass, sent)
         scale = np.broadcast_to(scale, links.rows)[links.dst]
         values = np.zeros(len(self._place) if self._sparse else links.rows**2)
-        values[self._place] = np.concatenate([scale * weight, own])
+        values[self._place] = np.concatenate([scale * weight, self_weight])
         ready = torch.from_numpy(values).to(self.device, self.dtype)
         size = (links.rows, links.rows)
         if not self._sparse:

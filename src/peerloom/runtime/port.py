@@ -35,7 +35,7 @@ from .matrix_mixer import MatrixMixer
 __all__ = ["MixerName", "RowPort"]
 
 MixerName = Literal["auto", "matrix", "links"]
-"""How rows are mixed: as a matrix product, link by link over a wire, or by a product where rows arrive whole."""
+"""How rows are mixed: as a matrix product, link by link over a wire, or by whichever fits."""
 
 Ids = NDArray[np.int64]
 
@@ -52,7 +52,7 @@ class RowPort:
         place: Placement,
         network: Network,
         activity: Activity,
-        message: Codec,
+        codec: Codec,
         problem: LocalProblem,
         draws: Draws,
         *,
@@ -65,34 +65,29 @@ class RowPort:
                 f"A wire carries rows link by link, but the mixer is '{mixer}'. Give mixer='links'."
             )
         self.t = 0
-        self.place, self.network, self.activity, self.message = place, network, activity, message
+        self.place, self.network, self.activity, self.codec = place, network, activity, codec
         self.problem, self.draws, self.mixer = problem, draws, mixer
-        self.wire, self.all_here = (
-            LocalWire(message, draws) if wire is None else wire,
-            mixer != "links",
-        )
+        self.wire = LocalWire(codec, draws) if wire is None else wire
+        self.all_here = mixer != "links"
         self.resources = activity if resources is None else resources
         self.ledger = Ledger(network)
         self._here = np.full(network.rows, -1)
         self._here[place.rows] = np.arange(len(place.rows))
         self._sends = {name: self._here[links.src] >= 0 for name, links in network.layers.items()}
         self._hears = {name: self._here[links.dst] >= 0 for name, links in network.layers.items()}
-        self._mixings: dict[str, tuple[int, int]] = {}
+        self._counts: dict[str, tuple[int, int]] = {}
         self._heard = np.empty(0, np.int64)
-        self._nodes, self._active = (
-            np.empty(0, bool),
-            torch.empty(0),
-        )  # of the last round: they seldom change under Always
-        self._clients = int(
-            np.searchsorted(place.rows, network.clients)
-        )  # hosted rows are sorted, hubs are last
+        # Of the last round: they never change under Always.
+        self._nodes, self._active = np.empty(0, bool), torch.empty(0)
+        # Hosted rows are sorted, hubs are last.
+        self._clients = int(np.searchsorted(place.rows, network.clients))
         self._mixers: dict[str, MatrixMixer] = {}
         self._by_links = LinkMixer(place, self._here, self.wire)
 
     def twin(self) -> RowPort:
         """Another port of the same rows, in round 0 and with an empty ledger."""
         return RowPort(
-            self.place, self.network, self.activity, self.message, self.problem, self.draws,
+            self.place, self.network, self.activity, self.codec, self.problem, self.draws,
             resources=self.resources, mixer=self.mixer, wire=None if self.all_here else self.wire,
         )  # fmt: skip
 
@@ -108,7 +103,8 @@ class RowPort:
     def grad(self, x: Tensor, v: Tensor | None = None, batch: int = 0) -> Tensor:
         """v_i g_i(x_i); rows with v_i = 0, and hubs, are not computed.
 
-        All calls of a round see one batch per row, unless they ask for another by its number, as local steps do.
+        All calls of a round see one batch per row, unless they ask for another by its number, as
+        local steps do.
         """
         clients = self._clients
         on = np.arange(clients) if v is None else v[:clients, 0].cpu().numpy().nonzero()[0]
@@ -125,20 +121,16 @@ class RowPort:
         return self.problem.prox(z, step)
 
     def constant(self, per_client: ArrayLike) -> Tensor:
-        """The rows' part of a constant, as a column: one number for all, one per client, or one per row."""
-        given, rows, clients = (
-            np.asarray(per_client, np.float64),
-            self.network.rows,
-            self.network.clients,
-        )
+        """The hosted rows of a constant, as a column: one number, one per client or one per row."""
+        given = np.asarray(per_client, np.float64)
+        rows, clients = self.network.rows, self.network.clients
         if given.shape not in ((), (rows,), (clients,)):
             raise ConfigError(
-                f"A constant of shape {list(given.shape)} was given for {clients} clients. Give one for each."
+                f"A constant of shape {list(given.shape)} was given for {clients} clients. "
+                "Give one for each."
             )
-        every = np.zeros(rows)
-        every[: len(given) if given.ndim else rows] = (
-            given  # hubs, which have no constant of their own, get 0
-        )
+        every = np.zeros(rows)  # hubs that have no constant of their own get 0
+        every[: len(given) if given.ndim else rows] = given
         return self._column(every[self.place.rows])
 
     def uniform(self, stream: str, shared: bool = False) -> Tensor:
@@ -155,12 +147,15 @@ class RowPort:
     @overload
     def mix(self, *offers: Offer | Compressed | Tensor, over: str = "peers") -> list[Tensor]: ...
     def mix(self, *offers: Offer | Compressed | Tensor, over: str = "peers") -> Any:
-        """One message per live link, carrying every offer; each is combined by its own law. A bare tensor is pulled."""
+        """Send one message per live link, carrying every offer; combine each by its rule.
+
+        A bare tensor is pulled.
+        """
         combined = [offer if isinstance(offer, Offer) else pull(offer) for offer in offers]
         links, live = self.network.layer(over), self.activity.links(self.t, over)
         out, tag = (live & self._sends[over]).nonzero()[0], (self.t, self._next("mix"))
         if self.all_here and (
-            self.message.fit == "whole" or all(offer.compressed is not None for offer in combined)
+            self.codec.fit == "whole" or all(offer.compressed is not None for offer in combined)
         ):
             if over not in self._mixers:
                 self._mixers[over] = MatrixMixer(links, self.place.dtype, self.place.device)
@@ -173,38 +168,36 @@ class RowPort:
         return mixed[0] if len(mixed) == 1 else mixed
 
     def fires(self, over: str = "peers") -> Tensor:
-        """Whether a link of the row fires in this round, as a column: for rules that prepare what they send."""
+        """Whether a link of the row fires in this round, as a column.
+
+        For rules that prepare what they send.
+        """
         links, live = self.network.layer(over), self.activity.links(self.t, over)
         return self._column(
             np.bincount(links.src[live], minlength=self.network.rows)[self.place.rows] > 0
         )
 
     def compress(self, x: Tensor, send: Tensor | None = None) -> Compressed:
-        """Rows as the codec leaves them, encoded once for all receivers; what it leaves out arrives as zero.
+        """Encode rows once for all receivers; what the codec leaves out arrives as zero.
 
-        For differences from a copy that every neighbour keeps (CHOCO, BEER): `value` is what each of them adds to it. Rows
-        with 0 in the column `send` stay silent: nothing of them arrives, and nothing is charged.
+        For differences from a copy that every neighbour keeps (CHOCO, BEER): `value` is what each
+        of them adds to it. Rows with 0 in the column `send` stay silent: nothing of them arrives,
+        and nothing is charged.
         """
-        codec, envelope = (
-            self.message,
-            envelope_of_rows(self.draws, self.t, self._next("compress"), self.place.rows),
-        )
+        codec, index = self.codec, self._next("compress")
         talks = None if send is None else (send[:, 0] > 0).cpu().numpy()
         if talks is None or talks.all():
+            envelope = envelope_of_rows(self.draws, self.t, index, self.place.rows)
             nbytes, (value, _) = codec.nbytes(x, envelope), codec.through(x, envelope)
-            paper_bits, every = (
-                np.broadcast_to(self._paper_bits(nbytes, x.shape[1]), len(x)),
-                np.arange(len(x)),
-            )
+            paper_bits = np.broadcast_to(self._paper_bits(nbytes, x.shape[1]), len(x))
+            every = np.arange(len(x))
             return self._compressed(
                 Compressed(value, x, every, envelope, nbytes, paper_bits, send is not None)
             )
         talking, nbytes, paper_bits = talks.nonzero()[0], *np.zeros((2, len(x)), np.int64)
         at = torch.from_numpy(talking).to(x.device)
-        source, envelope = (
-            x[at],
-            envelope_of_rows(self.draws, self.t, envelope.index, self.place.rows[talking]),
-        )
+        source = x[at]
+        envelope = envelope_of_rows(self.draws, self.t, index, self.place.rows[talking])
         value = torch.zeros_like(x)
         if len(talking):
             value.index_copy_(0, at, codec.through(source, envelope)[0])
@@ -233,7 +226,7 @@ class RowPort:
         return _renamed("talks", "fires", self.fires(over))
 
     def _compressed(self, made: Compressed) -> Compressed:
-        """Let go of what only encoding needs, where nothing travels: memory not reused at once is slow."""
+        """Drop what only encoding needs, where nothing travels: memory is best reused at once."""
         if not self.all_here:
             return made
         made.envelope.kept.clear()
@@ -241,13 +234,13 @@ class RowPort:
 
     def _paper_bits(self, nbytes: Lengths, n: int) -> Lengths:
         """The bits of rows as the papers count them: by n, or what travels."""
-        counted = self.message.paper_bits(n)
+        counted = self.codec.paper_bits(n)
         return 8 * nbytes if counted is None else counted
 
     def _lengths(self, offers: list[Offer], senders: Ids) -> list[Lengths]:
-        """The bytes of each offer, where nothing travels: rows that arrive whole, or were compressed."""
+        """The bytes of each offer where nothing travels: of whole rows, or of compressed ones."""
         return [
-            self.message.longest(offer.value.shape[1], offer.value.dtype)
+            self.codec.longest(offer.value.shape[1], offer.value.dtype)
             if offer.compressed is None
             else offer.compressed.nbytes[senders]
             for offer in offers
@@ -256,16 +249,14 @@ class RowPort:
     def _charge(self, offers: list[Offer], over: str, out: Ids, lengths: list[Lengths]) -> None:
         """One message per link, of all that it carries; rows that stay silent cost nothing."""
         cost = 1 / self.resources.link_probability(self.t, over)
-        each = message_nbytes(self.message, tuple(offer.part for offer in offers), lengths)
+        each = message_nbytes(self.codec, tuple(offer.part for offer in offers), lengths)
         paper_each: Lengths = 0
         for offer, length in zip(offers, lengths, strict=True):
             if offer.compressed is None:
                 paper_each = paper_each + self._paper_bits(length, offer.value.shape[1])
             else:
-                paper_each = (
-                    paper_each
-                    + offer.compressed.paper_bits[self._here[self.network.layer(over).src[out]]]
-                )
+                senders = self._here[self.network.layer(over).src[out]]
+                paper_each = paper_each + offer.compressed.paper_bits[senders]
         if any(offer.compressed is not None and offer.compressed.silent for offer in offers):
             loud = np.broadcast_to(each, len(out)) > 0
             out, each, paper_each = (
@@ -274,10 +265,10 @@ class RowPort:
         self.ledger.sent(over, out, each, paper_each, cost)
 
     def _next(self, what: str) -> int:
-        """The how-manieth of its kind in this round."""
-        round, index = self._mixings.get(what, (-1, 0))
-        self._mixings[what] = (self.t, index + 1 if round == self.t else 1)
-        return self._mixings[what][1]
+        """Count the mixings, or compressions, of this round, from 1."""
+        t, index = self._counts.get(what, (-1, 0))
+        self._counts[what] = (self.t, index + 1 if t == self.t else 1)
+        return self._counts[what][1]
 
     def _column(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self.place.device, self.place.dtype)[:, None]

@@ -23,9 +23,9 @@ __all__ = ["ProcessFacts", "keep_freed_memory", "prepare_process"]
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of mallopt
 _CBWR_AUTO = 2  # of MKL's function: the widest instructions, always in the same order
 _TOO_LATE = (
-    "torch had multiplied before Peerloom could ask for sums in a fixed order, so simulator and peers may "
-    "differ in the last bits on AMD processors. Call peerloom.prepare_process() before torch computes, or "
-    "set MKL_CBWR=AUTO in the environment."
+    "torch had multiplied before Peerloom could ask for sums in a fixed order, so simulator and "
+    "peers may differ in the last bits on AMD processors. Call peerloom.prepare_process() before "
+    "torch computes, or set MKL_CBWR=AUTO in the environment."
 )
 
 
@@ -42,12 +42,14 @@ class ProcessFacts(NamedTuple):
 def prepare_process(
     *, threads: int | None = None, batch: bool = False, keep_memory: bool = True
 ) -> ProcessFacts:
-    """Set what makes rounds repeatable and fast, and say what holds now. Calling it again is harmless.
+    """Set what makes rounds repeatable and fast, and return what holds now.
+
+    Calling it again is harmless.
 
     `threads` are torch's. With `batch` those whom this thread wakes, and threads it starts, do not
-    interrupt each other: a peer that waits for its neighbours wakes them with everything it sends, and
-    where they share its processors each would push it aside half-way. `keep_memory` keeps large freed
-    blocks for the next round.
+    interrupt each other: a peer that waits for its neighbours wakes them with everything it sends,
+    and where they share its processors each would push it aside half-way. `keep_memory` keeps large
+    freed blocks for the next round.
     """
     os.environ.setdefault("MKL_CBWR", "AUTO")
     fixed = _fixed_order()
@@ -70,8 +72,8 @@ def prepare_process(
 def keep_freed_memory() -> bool:
     """Keep large freed blocks in place of handing them back to the system; says whether it could.
 
-    Every round makes new tensors of the size of all models. By default glibc maps and unmaps each of
-    them, and the kernel fills every page with zeros anew.
+    Every round makes new tensors of the size of all models. By default glibc maps and unmaps each
+    of them, and the kernel fills every page with zeros anew.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -80,7 +82,7 @@ def keep_freed_memory() -> bool:
 
 
 def _fixed_order() -> bool | None:
-    """Whether MKL sums in the order that was asked for: it refuses a change after its first call."""
+    """Whether MKL sums in a fixed order: it refuses a change after its first call."""
     if os.environ["MKL_CBWR"] != "AUTO":
         return None
     torch = sys.modules.get("torch")

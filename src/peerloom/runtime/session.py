@@ -44,7 +44,7 @@ class DurableWire(Protocol):
 
 
 class Snapshot:
-    """The run after round t. What it hands out are copies: nothing done to them disturbs the run."""
+    """The run after round t. It hands out copies: nothing done to them disturbs the run."""
 
     def __init__(
         self, t: int, state: Any, port: RowPort, *, rule: str = "", ledger: Ledger | None = None
@@ -68,7 +68,8 @@ class Snapshot:
         """A copy of the account. Ask while the run stands here."""
         if self.account is self.port.ledger and self.port.t != self.t:
             raise RuntimeError(
-                f"The ledger of round {self.t} is gone, the run has reached round {self.port.t}. Take it inside the loop."
+                f"The ledger of round {self.t} is gone, the run has reached round {self.port.t}. "
+                "Take it inside the loop."
             )
         return self.account.copy()
 
@@ -97,9 +98,10 @@ class _Point(NamedTuple):
 class Session:
     """Runs the rows of one port through the rounds of an experiment.
 
-    Where the wire is durable a round is all or nothing: if it is interrupted, `t`, `state`, `ledger`
-    and `checkpoint()` are those of the round before. Elsewhere only `t` and `state` are, which saves
-    a copy of the ledger in every round. Either way an interrupted session does not go on.
+    Where the wire is durable a round is all or nothing: if it is interrupted, `t`, `state`,
+    `ledger` and `checkpoint()` are those of the round before. Elsewhere only `t` and `state` are,
+    which saves a copy of the ledger in every round. Either way an interrupted session does not go
+    on.
     """
 
     def __init__(
@@ -191,7 +193,7 @@ class Session:
             state = self._exp.algorithm.step(before.state, port)
         end = self._stop.reached(t, port.ledger)
         self._watch(state, last=end is not None)
-        # One assignment, so that whoever interrupts finds either the round before or this one, whole.
+        # One assignment, so that an interruption leaves either the round before or this one, whole.
         self._now = self._reach(state)
         self._end, self._broken = end, False
         if self._tell:
@@ -223,7 +225,8 @@ class Session:
         at = self._point
         if self._broken and self._wire is None:
             raise RuntimeError(
-                f"Round {at.t + 1} was interrupted, and the account of round {at.t} is gone with it."
+                f"Round {at.t + 1} was interrupted, "
+                f"and the account of round {at.t} is gone with it."
             )
         account = at.ledger if self._wire is not None else at.ledger.copy()
         rows = self._port.place.rows
@@ -236,23 +239,26 @@ class Session:
         return self._now
 
     def _state_of(self, begin: Checkpoint) -> Any:
-        """A checkpoint's rows as the rule's own state; they are copied, so the checkpoint stays what it is."""
+        """Return a copy of a checkpoint's rows, as the rule's own state."""
         from .dry_run import trace  # which runs a session itself
 
         found, place = trace(self._exp.algorithm), self._port.place
         if begin.rule != self._rule or tuple(begin.state) != found.state._fields:
             raise CheckpointError(
-                f"The checkpoint is of {begin.rule} with {', '.join(begin.state)}, but the run is of "
-                f"{self._rule} with {', '.join(found.state._fields)}. Go on with the rule that began it."
+                f"The checkpoint is of {begin.rule} with {', '.join(begin.state)}, but the run is "
+                f"of {self._rule} with {', '.join(found.state._fields)}. "
+                "Go on with the rule that began it."
             )
         if not np.array_equal(begin.rows, place.rows):
             raise CheckpointError(
-                f"The checkpoint holds {len(begin.rows)} rows, and not the {len(place.rows)} that live here. "
-                "Take the part of these with `select`, or put all parts together with `merge`."
+                f"The checkpoint holds {len(begin.rows)} rows, and not the {len(place.rows)} that "
+                "live here. Take the part of these with `select`, or put all parts together with "
+                "`merge`."
             )
         if begin.wire and self._wire is None:
             raise CheckpointError(
-                "The checkpoint remembers messages of a wire between peers. Only they can go on with it."
+                "The checkpoint remembers messages of a wire between peers. "
+                "Only they can go on with it."
             )
         rows = (
             torch.from_numpy(np.array(value)).to(place.device, place.dtype)
@@ -280,17 +286,15 @@ class Session:
         self._raise_diverged(t, state)
 
     def _replay(self, good: _Point, t: int) -> None:
-        """Repeat the rounds since the last good look, looking after each; raises in the first bad one."""
-        looking = Guard(every=1, replay=False)
+        """Repeat the rounds since the last good look and raise in the first bad one."""
         account, rows = Ledger(self._port.network).arrays(), self._port.place.rows
         begin = Checkpoint(good.t, rows, self._rule, _arrays(good.state), account)
-        told = [self._tell_divergence]
         again = Session(
             self._exp,
             self._port.twin(),
             stop=StopRule(t),
-            guard=looking,
-            observers=told,
+            guard=Guard(every=1, replay=False),
+            observers=[self._tell_divergence],
             resume=begin,
         )
         for _ in again:

@@ -28,18 +28,17 @@ __all__ = ["ShardedRun", "run_sharded"]
 
 Ids = NDArray[np.int64]
 
-_PATIENCE = (
-    60.0  # seconds to wait for a letter: far beyond any test, so that a fault ends in an error
-)
+# Seconds to wait for a letter: far beyond any test, so that a fault ends in an error.
+_PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
 class ShardedRun:
-    """The models after every round [rounds + 1, rows, n], the first first, and the end of all shards together."""
+    """What came of a run in shards, put together."""
 
-    path: Tensor
+    path: Tensor  # the models at the start and after every round, [rounds + 1, rows, n]
     ledger: Ledger
-    checkpoint: Checkpoint
+    checkpoint: Checkpoint  # of the last round
 
 
 class _MailWire:
@@ -95,7 +94,8 @@ def run_sharded(
     round, for another to go on.
     """
     StopRule.of(exp).check_rounds_only(
-        "every shard has the account of its own rows. Leave it out, or simulate with all rows in one place."
+        "every shard has the account of its own rows. "
+        "Leave it out, or simulate with all rows in one place."
     )
     rows = [np.asarray(sorted(shard), np.int64) for shard in shards]
     owner = np.empty(exp.graph.rows, np.int64)

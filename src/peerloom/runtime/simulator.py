@@ -29,7 +29,10 @@ def build_port(
     mixer: MixerName = "auto",
     wire: RowWire | None = None,
 ) -> RowPort:
-    """The port of a process that hosts these rows (all of them by default); a wire needs the mixer 'links'."""
+    """Build the port of a process that hosts these rows, by default all of them.
+
+    A wire needs the mixer "links".
+    """
     rows = np.arange(exp.graph.rows) if rows is None else rows
     place = Placement(rows, exp.graph.rows, _device(device), exp.torch_dtype)
     workers = place._replace(rows=rows[rows < exp.graph.clients], of=exp.graph.clients)
@@ -82,7 +85,8 @@ def _check_mixer(exp: Experiment, path: Path) -> None:
         raise ConfigError(f"path must be 'auto', 'matrix' or 'links', found '{path}'.")
     if path == "matrix" and exp.message.fit != "whole":
         raise ConfigError(
-            f"path 'matrix' needs messages that carry whole rows, which {exp.message!r} does not. Use 'auto'."
+            f"path 'matrix' needs messages that carry whole rows, which {exp.message!r} does not. "
+            "Use 'auto'."
         )
 
 
@@ -91,6 +95,7 @@ def _device(device: str | torch.device) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(
-            f"Device '{device}' cannot be used here ({error}). Use 'cpu', or 'cuda' where there is a GPU."
+            f"Device '{device}' cannot be used here ({error}). "
+            "Use 'cpu', or 'cuda' where there is a GPU."
         ) from error
     return torch.device(device)

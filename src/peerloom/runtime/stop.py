@@ -17,7 +17,7 @@ __all__ = ["StopRule"]
 
 @dataclass(frozen=True)
 class StopRule:
-    """After `rounds`; earlier, once the delay is reached or the loss has settled, where those are given."""
+    """When a run ends: after `rounds`, or once a delay is reached or the loss has settled."""
 
     rounds: int
     delay: float | None = None
@@ -32,7 +32,7 @@ class StopRule:
         return cls(exp.rounds, exp.until_delay, exp.until_settled, exp.graph.clients)
 
     def reached(self, t: int, ledger: Ledger) -> Literal["rounds", "delay", "paused"] | None:
-        """Why the run ends after round t, None if it goes on; `ledger` is the account of all rows."""
+        """Why the run ends after round t, or None; `ledger` is the account of all rows."""
         if t >= self.rounds:
             return "rounds"
         if self.pause is not None and t >= self.pause:
@@ -40,9 +40,10 @@ class StopRule:
         return "delay" if self.delay is not None and ledger.delay() >= self.delay else None
 
     def has_settled(self, losses: Sequence[float]) -> bool:
-        """Whether f at the averaged model, summed over clients, hardly differs in the last three evaluations.
+        """Whether the loss has settled by PaME's rule.
 
-        `losses` are those of the averaged model, one per evaluation. This is PaME's rule.
+        sum_i f_i at the averaged model has a standard deviation below `settled` in the last three
+        evaluations. `losses` are those of the averaged model, one per evaluation.
         """
         if self.settled is None or len(losses) < 3:
             return False

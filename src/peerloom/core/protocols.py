@@ -1,4 +1,4 @@
-"""The protocols between the rooms: what a schedule and a problem must offer the port."""
+"""The protocols of schedules and problems: what each must offer the port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ids = NDArray[np.int64]
 
 
 class Activity(Protocol):
-    """A schedule on a network: pure functions of the round. Round 0 serves an algorithm's `init`."""
+    """A schedule on a network: pure functions of the round. Round 0 serves a rule's `init`."""
 
     def nodes(self, t: int) -> Bools:
         """v_i of every row: who computes."""
@@ -29,10 +29,10 @@ class Activity(Protocol):
         """vhat_ij of every link of a layer: which fire."""
 
     def node_probability(self, t: int) -> Floats:
-        """d_i: how often row i is able to compute; its reciprocal is what a gradient costs."""
+        """d_i: how often row i can compute; its reciprocal is what a gradient costs."""
 
     def link_probability(self, t: int, layer: str) -> Floats:
-        """b_ij: how often a link is able to carry a message; its reciprocal is what a message costs."""
+        """b_ij: how often a link can carry a message; its reciprocal is what a message costs."""
 
 
 @runtime_checkable
@@ -60,16 +60,19 @@ class Evaluation(NamedTuple):
 
 
 class LocalProblem(Protocol):
-    """A problem's share of the rows that live here."""
+    """The part of a problem that belongs to the rows that live here."""
 
     def grad(self, x: Tensor, on: Ids, t: int, batch: int = 0) -> Tensor:
-        """The gradients [len(on), n] of the rows `on` (positions here) at x[on], on the batch-th batch of round t."""
+        """The gradients [len(on), n] at x[on] of the rows `on`, which are positions here.
+
+        They are taken on batch number `batch` of round t.
+        """
 
     def prox(self, z: Tensor, step: float) -> Tensor:
         """argmin_x h(x) + |x - z|^2 / (2 step), row by row."""
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """The models x [any number, n] on the problem's evaluation set. Reads, never changes anything."""
+        """Judge the models x [any number, n] on the evaluation set. Changes nothing."""
 
 
 @runtime_checkable
@@ -84,4 +87,4 @@ class Problem(Protocol):
         """The common first model [n], in float64."""
 
     def bind(self, place: Placement, draws: Draws) -> LocalProblem:
-        """The share of the rows of `place`."""
+        """The part of the rows of `place`."""
