@@ -259,7 +259,7 @@ def _elias_nbytes(levels: Array, most: int) -> NDArray[np.int64]:
         fits = np.abs(levels).max(axis=1) <= most
         levels = np.where(fits[:, None], levels, 0)
         low, high = levels.min(), levels.max()
-    bits = levels.shape[1] + elias_bits(levels, int(max(high, -low)))
+    bits: NDArray[np.int64] = levels.shape[1] + elias_bits(levels, int(max(high, -low)))
     return -(-bits // 8)
 
 

@@ -83,7 +83,7 @@ def words(seed: int, stream: str, t: int, ids: Ids, count: int) -> Words:
     """
     digest = hashlib.blake2b(f"{seed}/{stream}/{t}/{count}".encode(), digest_size=32).digest()
     start, step = (int.from_bytes(half, "little") for half in (digest[:16], digest[16:]))
-    generator = np.random.PCG64DXSM(_UNSEEDED)
+    generator = np.random.PCG64DXSM(_UNSEEDED)  # type: ignore[arg-type]  # too narrow a stub
     state: Any = {
         "bit_generator": "PCG64DXSM",
         "state": {"state": start, "inc": step | 1},
