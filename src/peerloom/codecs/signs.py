@@ -174,9 +174,9 @@ def _mean_size(rows: Tensor) -> Tensor:
     a row among others; two rows are not cut up.
     """
     sizes = rows.abs()
-    return (sizes.expand(2, -1) if len(sizes) == 1 else sizes).mean(dim=1, keepdim=True)[
-        : len(rows)
-    ]
+    if len(sizes) == 1:
+        return sizes.expand(2, -1).mean(dim=1, keepdim=True)[:1]
+    return sizes.mean(dim=1, keepdim=True)
 
 
 def _pack_signs(row: Array, size: Array) -> list[Array]:
