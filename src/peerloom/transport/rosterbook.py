@@ -11,14 +11,14 @@ __all__ = ["RosterBook"]
 
 
 class RosterBook:
-    """The newest roster a peer has accepted, kept in a file. It never goes back to an older one."""
+    """Keeps the newest accepted roster on disk. It never goes back to an older one."""
 
     def __init__(self, path: Path, founder: str) -> None:
         self._path, self._founder = path, founder
         self.current = Roster.from_bytes(path.read_bytes(), founder) if path.exists() else None
 
     def offer(self, roster: Roster) -> bool:
-        """Accept a roster if the founder signed it and it is newer; raises if it is a fork or a forgery."""
+        """Accept a roster if it is newer; whether it was. Refuses a fork and a wrong signature."""
         roster.verify(self._founder)
         if self.current is not None and not roster.succeeds(self.current):
             return False

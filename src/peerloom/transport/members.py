@@ -1,0 +1,69 @@
+"""What a roster lists: members and links, with the form of names and addresses."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..errors import PeerError
+from .identity import certificate_id
+
+__all__ = ["Link", "Member", "check_name", "parse_address"]
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One peer: its name, the certificate that TLS pins, the addresses where it listens.
+
+    Addresses are of the form 'host:port'.
+    """
+
+    name: str
+    certificate: str
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The peer's id: the hash of its public key."""
+        return certificate_id(self.certificate.encode())
+
+
+@dataclass(frozen=True)
+class Link:
+    """A directed link between two members, by id.
+
+    `a` is the receiver's weight (pull), `b` the sender's (push).
+    """
+
+    source: str
+    target: str
+    a: float = 0.0
+    b: float = 0.0
+    layer: str = "peers"
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that is not safe in rosters, logs and file names."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise PeerError(
+            f"'{name}' cannot name a member. Use lower-case letters, digits, dots and dashes, "
+            "at most 63."
+        )
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """'host:port' as a pair; IPv6 addresses stand in brackets.
+
+    >>> parse_address("[::1]:7400")
+    ('::1', 7400)
+    """
+    host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+    host = host.removeprefix("[").removesuffix("]")
+    is_number = port.isascii() and port.isdigit()
+    if not host or not is_number or not 0 < int(port) < 65536 or len(text) > 300:
+        raise PeerError(
+            f"'{text}' is no address. Write host:port, for example peer.example.org:7400."
+        )
+    return host, int(port)
