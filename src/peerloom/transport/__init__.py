@@ -1,18 +1,23 @@
-"""Links between peers on different machines: identities, rosters, frames, delivery. Needs no torch.
+"""Links between peers on different machines: identities, rosters, frames, delivery.
 
-An engine needs a `Transport`, such as `Endpoint`, and the words of `types`.
+This room needs no torch. An engine needs a `Transport`, such as `Endpoint`, and the classes of
+`types`.
 
 ```text
-identity = Identity.load(folder)                       roster = RosterBook(folder / "roster.json", founder).current
+identity = Identity.load(folder)
+roster = RosterBook(folder / "roster.json", founder).current
 run = RunIdentity("run-7", spec_hash, {0: Channel(4 * n, check, "float32 rows")})
 with Endpoint(identity, roster, run, state_dir, listen=("0.0.0.0", 7400)) as transport:
-    for peer in roster.targets(transport.me):          # synchronous: every parcel, in order
+    # synchronous: every parcel, in order
+    for peer in roster.targets(transport.me):
         transport.send(peer, Parcel(0, round, mix_index, body))
     wanted = [Wanted(peer, round, mix_index) for peer in roster.sources(transport.me)]
     got = transport.receive_all(wanted, deadline_seconds=60)
 
-    transport.send(peer, Parcel(1, round, 0, body), mode="latest")     # asynchronous: the newest is enough
-    seen = transport.wait_for_arrivals(seen, 1.0); transport.newest(peer, 1)
+    # asynchronous: the newest is enough
+    transport.send(peer, Parcel(1, round, 0, body), mode="latest")
+    seen = transport.wait_for_arrivals(seen, 1.0)
+    parcel = transport.newest(peer, 1)
 ```
 """
 

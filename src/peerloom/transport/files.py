@@ -1,4 +1,4 @@
-"""Files that must survive a crash: whole or not at all, secret where they must be, one owner at a time."""
+"""Files that survive a crash: written whole, private where needed, locked by one process."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ __all__ = [
 def write_whole(
     path: Path, *parts: bytes | memoryview, mode: int = 0o644, durable: bool = True
 ) -> None:
-    """Write a file so that a reader, or a crash, finds the old content or the new one, never a part.
+    """Replace a file atomically.
 
-    Without `durable` that is promised to readers only: for what is worth nothing after a power cut.
+    Readers, also after a crash, find the old content or the new, never a part. With durable=False
+    that does not hold after a power cut.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
@@ -52,12 +53,16 @@ def write_whole(
 
 
 def rename(draft: Path, path: Path) -> None:
-    """Put a file that was written into its place."""
+    """Replace `path` by a finished draft. Tests make the program fail before and after."""
     draft.replace(path)
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:
-    """Add lines to a file, durably and whole: what does not fit on the disk is taken back, what a crash cut is dropped."""
+    """Append lines durably, all or none.
+
+    A line that a crash cut short is dropped first. If the disk is full, what was written is taken
+    back and OSError raised.
+    """
     data = "".join(f"{line}\n" for line in lines).encode()
     with path.open("a+b", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
@@ -74,22 +79,23 @@ def append_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def read_lines(path: Path) -> list[str]:
-    """All lines that were written whole; none if there is no file."""
+    """All complete lines of a file; none if there is no file."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return text[: text.rfind("\n") + 1].splitlines()
 
 
 def refuse_loose_permissions(path: Path) -> None:
-    """A secret that others may read is no secret."""
+    """Refuse a secret file that others may read or that belongs to another user."""
     found = path.stat()
     if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise PeerError(
-            f"{path} may be read by others (mode {stat.S_IMODE(found.st_mode):04o}). If nobody copied it: chmod 600 {path}; "
-            "otherwise make a new identity."
+            f"{path} may be read by others (mode {stat.S_IMODE(found.st_mode):04o}). "
+            f"If nobody copied it: chmod 600 {path}; otherwise make a new identity."
         )
     if found.st_uid != os.geteuid():
         raise PeerError(
-            f"{path} belongs to user {found.st_uid}, not to the user who runs this peer ({os.geteuid()})."
+            f"{path} belongs to user {found.st_uid}, "
+            f"not to the user who runs this peer ({os.geteuid()})."
         )
 
 
@@ -109,7 +115,7 @@ def is_locked(folder: Path) -> bool:
 
 
 class StateFolder:
-    """What one running peer keeps: a lock against a second process, and how often it was started."""
+    """The state folder of one running peer: a lock, and how often it was started."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -124,19 +130,20 @@ class StateFolder:
             ) from None
 
     def next_incarnation(self) -> int:
-        """One more than last time, on disk before it is used: (incarnation, seq) must never repeat."""
+        """One more than last time, on disk before use: (incarnation, seq) must never repeat."""
         path = self.folder / "incarnation"
         try:
             last = int(path.read_text()) if path.exists() else 0
         except ValueError:
             raise PeerError(
-                f"{path} does not hold a number. Remove the whole folder: the peer then joins as new."
+                f"{path} does not hold a number. "
+                "Remove the whole folder: the peer then joins as new."
             ) from None
         write_whole(path, f"{last + 1}\n".encode(), mode=0o600)
         return last + 1
 
     def close(self) -> None:
-        """Let another process have the folder."""
+        """Release the lock."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

@@ -1,4 +1,4 @@
-"""What a peer did, line by line, so that afterwards anybody can check it: one JSON object per line, written at once."""
+"""A peer's history, for checks after a run: one JSON object per line for each event."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ __all__ = ["History", "read_history"]
 
 
 class History:
-    """An append-only file of one peer. Each line goes to the system in one write: kill -9 cuts at most the last one."""
+    """An append-only file of one peer's events.
+
+    Each line is one write call, so a killed process leaves at most its last line cut short.
+    """
 
     def __init__(self, path: Path, peer: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -24,14 +27,17 @@ class History:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(self, what: str, **facts: object) -> None:
-        """Append one event: start, put, ack, apply, refuse, superseded, adopt, checkpoint, round, totals."""
+        """Append one event.
+
+        `what` is start, put, ack, apply, refuse, superseded, adopt, checkpoint, round or totals.
+        """
         line = json.dumps({"what": what, "peer": self._peer, "at": time.time(), **facts}) + "\n"
         with self._lock:
             if self._file >= 0:
                 os.write(self._file, line.encode())
 
     def close(self) -> None:
-        """No more events."""
+        """Close the file; later events are dropped."""
         with self._lock:
             if self._file >= 0:
                 os.close(self._file)
@@ -39,7 +45,7 @@ class History:
 
 
 def read_history(path: Path) -> Iterator[dict[str, Any]]:
-    """The events of a file. The last line may be cut by a crash; any other broken line is an error."""
+    """The events of a file. A cut last line is left out; any other broken line is refused."""
     lines = path.read_text().split("\n")
     for number, line in enumerate(lines, 1):
         if not line:
@@ -49,5 +55,6 @@ def read_history(path: Path) -> Iterator[dict[str, Any]]:
         except ValueError:
             if number < len(lines):
                 raise DataError(
-                    f"{path}, line {number}, is no event. The file was changed after it was written."
+                    f"{path}, line {number}, is no event. "
+                    "The file was changed after it was written."
                 ) from None

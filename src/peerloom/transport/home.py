@@ -1,4 +1,4 @@
-"""The folder of one peer: its key, its roster, whom it trusts as founder. What the commands work on.
+"""The folder of one peer, on which the commands work: key, roster, trusted founder.
 
 identity.key, identity.crt    the key (mode 0600) and the certificate
 peer.json                     name, addresses, founder
@@ -35,11 +35,11 @@ class Home:
     name: str
     addresses: tuple[str, ...]
     founder: str
-    """The id whose signature is believed; empty until this peer has founded or joined a federation."""
+    """The id whose signature is believed; empty before this peer founds or joins a federation."""
 
     @classmethod
     def create(cls, folder: Path, name: str, addresses: tuple[str, ...], found: bool) -> Home:
-        """A new identity; with `found` also a new federation of which it is the only member so far."""
+        """A new identity; with `found` also a new federation with this peer as its only member."""
         check_name(name)
         for address in addresses:
             parse_address(address)
@@ -51,29 +51,31 @@ class Home:
 
     @classmethod
     def open(cls, folder: Path) -> Home:
-        """The folder as `create` left it."""
+        """Open a folder that `create` made. Refuses one that cannot be read."""
         identity = Identity.load(folder)
         try:
             about: dict[str, Any] = json.loads((folder / "peer.json").read_bytes())
             return cls(folder, identity, about["name"], tuple(about["addresses"]), about["founder"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise PeerError(
-                f"{folder / 'peer.json'} cannot be read ({type(error).__name__}). Restore it from a copy."
+                f"{folder / 'peer.json'} cannot be read ({type(error).__name__}). "
+                "Restore it from a copy."
             ) from None
 
     @property
     def roster(self) -> Roster:
-        """The newest roster that this peer has accepted."""
+        """The newest roster that this peer accepted. Refuses if there is none yet."""
         current = self._book(self.founder).current if self.founder else None
         if current is None:
             raise PeerError(
-                f"{self.folder} has no roster yet. Join a federation (peerloom peer join) or found one (peer init --found)."
+                f"{self.folder} has no roster yet. "
+                "Join a federation (peerloom peer join) or found one (peer init --found)."
             )
         return current
 
     @property
     def invitations(self) -> InvitationBook:
-        """The founder's invitations."""
+        """The founder's invitations. Refuses any other peer."""
         if self.founder != self.identity.id:
             raise PeerError(
                 "Only the founder of a federation invites, and this peer is not the founder."
@@ -86,7 +88,7 @@ class Home:
         return self.folder / "state"
 
     def trust(self, roster: Roster) -> Home:
-        """Accept a roster; the first one decides whom this peer believes from then on."""
+        """Accept a roster. The first fixes the founder; rosters of others are then refused."""
         if self.founder and self.founder != roster.founder:
             raise PeerError(
                 "This peer belongs to another federation. Use another folder for this one."
@@ -97,7 +99,7 @@ class Home:
         return Home.open(self.folder)
 
     def kit(self, experiment: bytes | None) -> Kit:
-        """What another site needs."""
+        """The kit for another site: this peer's roster and the bytes of the experiment file."""
         return Kit(self.roster, experiment)
 
     def _book(self, founder: str) -> RosterBook:

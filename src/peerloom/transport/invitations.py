@@ -1,13 +1,13 @@
-"""How a newcomer gets onto the roster: a token from the founder, an answer signed by the newcomer's key. Online or by files.
+"""How a newcomer gets onto the roster, online or by files.
 
-The token names the founder by id and carries a secret that works once and not for ever. The answer, a join request, is the
-same document in both ways: it proves the secret (HMAC) and the newcomer's key (signature). The founder's reply is a roster.
+The founder hands out a token. It names the founder by id and carries a secret that is valid once
+and for a limited time. The newcomer answers with a join request, which proves the secret (HMAC)
+and the newcomer's key (signature). The founder's reply is a roster.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -30,7 +30,7 @@ LARGEST_REQUEST = 65536
 
 @dataclass(frozen=True)
 class Invitation:
-    """What a token says. Whoever holds the token can join once, so it travels over a channel that people trust."""
+    """What a token says. Its holder can join once, so hand it over by a channel you trust."""
 
     founder: str
     address: str
@@ -39,17 +39,17 @@ class Invitation:
 
     @property
     def key(self) -> str:
-        """A public name for the secret."""
+        """The invitation's public name, a hash of the secret."""
         return hashlib.sha256(b"peerloom invitation" + self.secret).hexdigest()[:16]
 
     def token(self) -> str:
-        """One line to hand over."""
+        """The invitation as one line of text."""
         content = [self.founder, self.address, self.secret.hex(), self.expires]
         return _SCHEME + base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
 
     @classmethod
     def read(cls, token: str) -> Invitation:
-        """The invitation in a token."""
+        """Read a token. Refuses text that is none."""
         text = token.strip()
         try:
             if not text.startswith(_SCHEME) or len(text) > 2000:
@@ -57,15 +57,11 @@ class Invitation:
             coded = text.removeprefix(_SCHEME)
             content = json.loads(base64.urlsafe_b64decode(coded + "=" * (-len(coded) % 4)))
             founder, address, secret, expires = content
-            if not (
-                isinstance(founder, str)
-                and len(founder) == 52
-                and isinstance(address, str)
-                and type(expires) is int
-            ):
+            texts = isinstance(founder, str) and len(founder) == 52 and isinstance(address, str)
+            if not texts or type(expires) is not int:
                 raise ValueError("a field has another form")
             invitation = cls(founder, address, bytes.fromhex(secret), expires)
-        except (ValueError, TypeError, binascii.Error) as error:
+        except (ValueError, TypeError) as error:
             raise PeerError(
                 f"This is no invitation: {error}. Copy the whole line that the founder sent."
             ) from None
@@ -74,7 +70,7 @@ class Invitation:
         return invitation
 
     def check_time(self, now: float) -> None:
-        """Refuse an invitation that is too old."""
+        """Refuse an invitation that has expired."""
         if now >= self.expires:
             raise PeerError(
                 "The invitation has expired. Ask the founder for a new one: peerloom peer invite"
@@ -84,7 +80,7 @@ class Invitation:
 def join_request(
     identity: Identity, invitation: Invitation, name: str, addresses: tuple[str, ...]
 ) -> bytes:
-    """The newcomer's answer to an invitation."""
+    """The newcomer's answer to an invitation, as the bytes of a file. Refuses an expired one."""
     invitation.check_time(time.time())
     content = {
         "founder": invitation.founder,
@@ -96,14 +92,12 @@ def join_request(
     signed = _canonical(content)
     mac = hmac.new(invitation.secret, signed, "sha256").hexdigest()
     signature = base64.b64encode(identity.sign("join", signed)).decode()
-    return (
-        json.dumps({"request": content, "mac": mac, "signature": signature}, indent=1).encode()
-        + b"\n"
-    )
+    document = {"request": content, "mac": mac, "signature": signature}
+    return json.dumps(document, indent=1).encode() + b"\n"
 
 
 class InvitationBook:
-    """The founder's list of invitations: which are open, and who used which. A secret file."""
+    """The founder's invitations, open and used, in a file that only the founder may read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -113,22 +107,23 @@ class InvitationBook:
     def invite(
         self, founder: Identity, address: str, hours: float, now: float | None = None
     ) -> Invitation:
-        """A new invitation, noted before it is handed out."""
+        """A new invitation, on disk before it is returned."""
         expires = int((time.time() if now is None else now) + 3600 * hours)
         invitation = Invitation(founder.id, address, secrets.token_bytes(16), expires)
         book = self._read()
-        book[invitation.key] = {
-            "secret": invitation.secret.hex(),
-            "expires": expires,
-            "used_by": "",
-        }
+        secret = invitation.secret.hex()
+        book[invitation.key] = {"secret": secret, "expires": expires, "used_by": ""}
         self._write(book)
         return invitation
 
     def accept(
         self, founder: Identity, roster: Roster, data: bytes, now: float | None = None
     ) -> Roster:
-        """The roster with the newcomer on it. Asking again with the same key changes nothing and gets the same answer."""
+        """The roster with the newcomer who sent this join request.
+
+        A member who asks again with the same invitation gets the roster as it is. Refuses what is
+        no join request, a wrong secret or signature, and an invitation that was used or expired.
+        """
         content, member = self._verified(founder, data)
         book = self._read()
         entry = book[content["invitation"]]
@@ -136,11 +131,11 @@ class InvitationBook:
             return roster
         if entry["used_by"]:
             raise PeerError(
-                f"This invitation was used by {short_id(entry['used_by'])} already. Make another one."
+                f"This invitation was used by {short_id(entry['used_by'])} already. "
+                "Make another one."
             )
-        Invitation(founder.id, "", b"", entry["expires"]).check_time(
-            time.time() if now is None else now
-        )
+        issued = Invitation(founder.id, "", b"", entry["expires"])
+        issued.check_time(time.time() if now is None else now)
         extended = roster.with_member(founder, member)
         entry["used_by"] = member.id
         self._write(book)
@@ -157,20 +152,13 @@ class InvitationBook:
             if set(document) != {"request", "mac", "signature"} or set(content) != fields:
                 raise ValueError("unknown fields")
             member = Member(content["name"], content["certificate"], tuple(content["addresses"]))
-            secret = bytes.fromhex(
-                self._read().get(content["invitation"], {"secret": ""})["secret"]
-            )
+            entry = self._read().get(content["invitation"], {"secret": ""})
+            secret = bytes.fromhex(entry["secret"])
             signed = _canonical(content)
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            binascii.Error,
-        ) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise PeerError(
-                f"This is no join request ({error}). The newcomer makes one with: peerloom peer join TOKEN"
+                f"This is no join request ({error}). "
+                "The newcomer makes one with: peerloom peer join TOKEN"
             ) from None
         if not secret or not hmac.compare_digest(hmac.digest(secret, signed, "sha256"), mac):
             raise PeerError("The join request does not answer any invitation of this founder.")

@@ -1,4 +1,7 @@
-"""Joining over the network: the founder listens for a while, the newcomer comes once. The founder's key is pinned."""
+"""Joining over the network: the founder listens for a while, the newcomer connects once.
+
+The newcomer knows the founder's id from the token and accepts no other key.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ from .tls import HandshakeError, reason_of
 __all__ = ["JoinServer", "join_online"]
 
 _ALPN = "peerloom-join/1"
-_PATIENCE = 10.0
+_TIMEOUT = 10.0  # seconds for each step of one visit
 
 
 class JoinServer:
-    """A listening socket for join requests, one visitor after the other, each for ten seconds at most.
+    """A listening socket for join requests, which serves one visitor after the other.
 
-    It is apart from the socket of the links on purpose: only here somebody without a certificate of the roster is heard,
-    and only while the founder waits for somebody.
+    It is apart from the socket of the links on purpose: nowhere else is a stranger without a
+    certificate of the roster heard, and here only while the founder waits for a newcomer.
     """
 
     def __init__(self, identity: Identity, listen: tuple[str, int]) -> None:
@@ -39,14 +42,18 @@ class JoinServer:
             self._socket = socket.create_server(listen, family=family)
         except OSError as error:
             raise PeerError(
-                f"Cannot listen on {listen[0]}:{listen[1]} ({error}). Choose another address or port."
+                f"Cannot listen on {listen[0]}:{listen[1]} ({error}). "
+                "Choose another address or port."
             ) from None
         self.port: int = self._socket.getsockname()[1]
 
     def serve(
         self, accept: Callable[[bytes], Roster], seconds: float, refused: Callable[[str], None]
     ) -> Roster | None:
-        """Wait for one newcomer who is accepted; None if nobody came in time. Others are told why not."""
+        """Wait until `accept` takes a join request; the new roster, or None after `seconds`.
+
+        `refused` is called with the reason for each visitor who is turned away.
+        """
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._socket.settimeout(left)
@@ -56,7 +63,7 @@ class JoinServer:
                 return None
             try:
                 with raw:
-                    raw.settimeout(_PATIENCE)
+                    raw.settimeout(_TIMEOUT)
                     with self._context.wrap_socket(raw, server_side=True) as sock:
                         return self._hear(FrameSocket(sock), accept)
             except (OSError, PeerError) as error:
@@ -74,22 +81,20 @@ class JoinServer:
         return roster
 
     def close(self) -> None:
-        """Nobody is expected any more."""
+        """Stop listening."""
         self._socket.close()
 
 
 def join_online(invitation: Invitation, request: bytes) -> Roster:
-    """Bring a join request to the founder; the roster that comes back, verified."""
+    """Bring a join request to the founder and return the roster that comes back, verified."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
-    context.verify_mode = (
-        ssl.CERT_NONE
-    )  # the certificate is pinned by hand, two lines below, before a word is said
+    context.verify_mode = ssl.CERT_NONE  # the key is compared below, before anything is sent
     context.set_alpn_protocols([_ALPN])
     try:
         with (
-            socket.create_connection(parse_address(invitation.address), timeout=_PATIENCE) as raw,
+            socket.create_connection(parse_address(invitation.address), timeout=_TIMEOUT) as raw,
             context.wrap_socket(raw, server_hostname="founder") as sock,
         ):
             certificate = sock.getpeercert(binary_form=True)
@@ -100,11 +105,13 @@ def join_online(invitation: Invitation, request: bytes) -> Roster:
             answer = frames.read(Kind.ROSTER, Kind.REFUSE)
             if answer.kind is Kind.REFUSE:
                 raise PeerError(
-                    "The founder refused the join request: the invitation is used up, expired or not of this founder."
+                    "The founder refused the join request: "
+                    "the invitation is used up, expired or not of this founder."
                 )
     except OSError as error:
         raise PeerError(
-            f"The founder's desk at {invitation.address} was not reached ({reason_of(error)}). Is 'peerloom peer invite "
-            "--listen' still waiting there? By files: peerloom peer join TOKEN --request FILE"
+            f"The founder's desk at {invitation.address} was not reached ({reason_of(error)}). "
+            "Is 'peerloom peer invite --listen' still waiting there? "
+            "By files: peerloom peer join TOKEN --request FILE"
         ) from None
     return Roster.from_bytes(bytes(answer.body), invitation.founder)

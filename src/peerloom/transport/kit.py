@@ -1,4 +1,4 @@
-"""The kit for a site that joins by files: roster and experiment in one archive. Private keys are never in it."""
+"""The kit for a site that joins by files: roster and experiment in one archive, no keys."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ _LIMITS = {
     "experiment.toml": 1 << 20,
 }
 _FORMAT = 1
+_BROKEN_ARCHIVE = (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError)
+_BROKEN_FIELDS = (KeyError, ValueError, TypeError)
 
 
 @dataclass(frozen=True)
 class Kit:
-    """What a site needs: the signed roster and, if there is one yet, the experiment file whose hash stands in it."""
+    """What a site needs: the signed roster and, if there is one, the experiment file.
+
+    Refuses an experiment whose hash is not the one in the roster.
+    """
 
     roster: Roster
     experiment: bytes | None
@@ -37,7 +42,7 @@ class Kit:
 
 
 def write_kit(path: Path, kit: Kit) -> None:
-    """Write the archive. The same content gives the same bytes."""
+    """Write the archive. Refuses a private key; the same content gives the same bytes."""
     readme = (
         f"Kit of a Peerloom federation. Founder: {spelled_id(kit.roster.founder)}\n"
         "Compare this id with what the founder told you by another way, then:\n\n"
@@ -63,43 +68,40 @@ def write_kit(path: Path, kit: Kit) -> None:
 
 
 def read_kit(path: Path, founder: str) -> Kit:
-    """Read an archive: known names only, nothing is unpacked to a path that it chooses, and the founder must have signed.
+    """Read an archive into memory. Refuses unknown names, large files and a wrong signature.
 
-    That holds for the roster, and through the hash that stands there for the bytes of the experiment, which are not parsed.
+    The founder signs the roster, and with the hash in it the experiment, which is not parsed here.
     """
-    files: dict[str, bytes] = {}
     try:
-        with zipfile.ZipFile(path) as source:
-            for entry in source.infolist():
-                limit = _LIMITS.get(entry.filename)
-                if limit is None or entry.filename in files:
-                    raise PeerError(
-                        f"{path} holds '{entry.filename[:80]}', which no kit has. Do not use it; ask the founder."
-                    )
-                with source.open(entry) as file:
-                    files[entry.filename] = file.read(
-                        limit + 1
-                    )  # never more than this, whatever the archive claims
-                if len(files[entry.filename]) > limit:
-                    raise PeerError(
-                        f"{entry.filename} in {path} is larger than {limit} bytes. Do not use it; ask the founder."
-                    )
+        files = _unpacked(path)
         about = json.loads(files["kit.json"])
         if about["format"] != _FORMAT:
             raise PeerError(
-                f"{path} is a kit of format {about['format']}; this version of Peerloom reads {_FORMAT}."
+                f"{path} is a kit of format {about['format']}; "
+                f"this version of Peerloom reads {_FORMAT}."
             )
         return Kit(Roster.from_bytes(files["roster.json"], founder), files.get("experiment.toml"))
-    except (
-        zipfile.BadZipFile,
-        KeyError,
-        ValueError,
-        TypeError,
-        NotImplementedError,
-        RuntimeError,
-        EOFError,
-        OSError,
-    ) as error:
+    except (*_BROKEN_ARCHIVE, *_BROKEN_FIELDS) as error:
         raise PeerError(
             f"{path} is no readable kit ({type(error).__name__}). Ask the founder for it again."
         ) from None
+
+
+def _unpacked(path: Path) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    with zipfile.ZipFile(path) as source:
+        for entry in source.infolist():
+            name = entry.filename
+            limit = _LIMITS.get(name)
+            if limit is None or name in files:
+                raise PeerError(
+                    f"{path} holds '{name[:80]}', which no kit has. Do not use it; ask the founder."
+                )
+            with source.open(entry) as file:
+                files[name] = file.read(limit + 1)  # no more, whatever the archive claims
+            if len(files[name]) > limit:
+                raise PeerError(
+                    f"{name} in {path} is larger than {limit} bytes. "
+                    "Do not use it; ask the founder."
+                )
+    return files

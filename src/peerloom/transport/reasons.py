@@ -1,16 +1,16 @@
-"""The words with which connections and frames are refused, and what each tells a person."""
+"""The fixed words with which connections and frames are refused, each explained."""
 
 from __future__ import annotations
 
 __all__ = ["ALARMS", "FAREWELLS", "REASONS", "bounded", "explained", "known_reason"]
 
-_BY_PEER = "by_peer_"  # before a word of the other side's
+_BY_PEER = "by_peer_"  # prefix of a reason that the other side gave
 
 ALARMS = ("identity_conflict", "old_incarnation", "roster", "roster_fork")
-"""Somebody should look into these at once."""
+"""Reasons that an operator should look into at once."""
 
 FAREWELLS = ("removed", "too_far_behind")
-"""Why a neighbour goes for good; any other goodbye needs no words."""
+"""Reasons for which a neighbour leaves for good; other departures need no explanation."""
 
 REASONS: dict[str, str] = {
     "bad_header": "a frame is not of the agreed form",
@@ -24,7 +24,9 @@ REASONS: dict[str, str] = {
     "handshake": "the TLS handshake failed",
     "handshake_flood": "too many unfinished handshakes",
     "handshake_timeout": "the handshake took too long",
-    "identity_conflict": "two processes use one key: a copy of the peer, or a state folder that was lost",
+    "identity_conflict": (
+        "two processes use one key: a copy of the peer, or a state folder that was lost"
+    ),
     "network": "the network failed",
     "no_link": "the roster has no such link any more",
     "no_room": "more parcels came than there was room for",
@@ -33,8 +35,12 @@ REASONS: dict[str, str] = {
     "norm": "a vector is longer than the settings allow",
     "not_a_frame": "what came is no frame of this protocol",
     "not_a_member": "the key is of no member of the roster",
-    "not_a_neighbour": "the roster here has no link between the two; compare `peerloom peer roster show`",
-    "not_admitted": "the roster there does not have this peer: it was removed, or one of the two rosters is old",
+    "not_a_neighbour": (
+        "the roster here has no link between the two; compare `peerloom peer roster show`"
+    ),
+    "not_admitted": (
+        "the roster there does not have this peer: it was removed, or one of the two rosters is old"
+    ),
     "not_finite": "a vector holds NaN or infinite numbers",
     "old_incarnation": "an older copy of this peer runs somewhere; stop it",
     "old_tls": "TLS 1.3 is needed",
@@ -42,13 +48,17 @@ REASONS: dict[str, str] = {
     "oversized": "more bytes than were agreed on",
     "other": "a word that this version does not know",
     "plain_text": "what came is not TLS",
-    "protocol_version": "the two run versions of Peerloom that do not understand each other; upgrade one",
+    "protocol_version": (
+        "the two run versions of Peerloom that do not understand each other; upgrade one"
+    ),
     "removed": "the founder took it from the roster; see `peerloom peer roster show`",
     "roster": "the roster it sent cannot be believed",
     "roster_fork": "the two have different rosters of one version; ask the founder which one holds",
     "stale_epoch": "a parcel is of an epoch that is over",
     "timeout": "nothing came in time",
-    "too_far_behind": "one of the two needs rounds that the other no longer keeps; the run must begin anew",
+    "too_far_behind": (
+        "one of the two needs rounds that the other no longer keeps; the run must begin anew"
+    ),
     "unknown_certificate": "the certificate is of no member of the roster",
     "unknown_kind": "a frame of an unknown kind",
     "wrong_levels": "a compressed row holds levels that its codec does not have",
@@ -57,12 +67,14 @@ REASONS: dict[str, str] = {
     "wrong_protocol": "the other side speaks another protocol",
     "wrong_run": "the two run different experiment files; compare them",
     "wrong_shape": "a vector is not of the agreed length or type",
-    "wrong_spec": "the two disagree on the model or on what is sent; compare experiment files and model code",
+    "wrong_spec": (
+        "the two disagree on the model or on what is sent; compare experiment files and model code"
+    ),
 }
 
 
 def known_reason(why: str) -> bool:
-    """Whether a word is one of ours, said here or by the other side; anything else was invented by a neighbour.
+    """Whether a word is a known reason, given here or (with prefix) by the other side.
 
     >>> known_reason("by_peer_wrong_run"), known_reason("by_peer_anything")
     (True, False)
@@ -71,12 +83,15 @@ def known_reason(why: str) -> bool:
 
 
 def bounded(why: str) -> str:
-    """A neighbour's word if it is one of ours, else 'other': what it invents must not fill our memory."""
+    """A neighbour's word if it is a known reason, else 'other'.
+
+    Reasons are counted by word; words that a neighbour invents must not fill the memory.
+    """
     return why if why in REASONS else "other"
 
 
 def explained(name: str, why: str, detail: str = "") -> str:
-    """A refusal as a line for people.
+    """A refusal as one line of a log.
 
     >>> explained("hospital-b", "by_peer_wrong_run")
     'hospital-b refuses this peer: wrong_run (the two run different experiment files; compare them)'

@@ -1,4 +1,4 @@
-"""TLS 1.3, both sides with a certificate of the roster, nothing older and nothing in plain text."""
+"""TLS 1.3 contexts in which both sides show a certificate of the roster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 ALPN = "peerloom/1"
 
-# What OpenSSL says, in our words. Whatever is not listed counts as 'handshake'.
+# OpenSSL's reasons as words of `reasons`. What is not listed counts as 'handshake'.
 _REASONS = {
     "CERTIFICATE_VERIFY_FAILED": "unknown_certificate",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "no_certificate",
@@ -37,15 +37,15 @@ _REASONS = {
     "DECRYPTION_FAILED_OR_BAD_RECORD_MAC": "changed_on_the_way",
     "SSLV3_ALERT_BAD_RECORD_MAC": "changed_on_the_way",
 }
-_TIMES = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
+_OUT_OF_DATE = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 
 
 class HandshakeError(ssl.SSLError):
-    """The handshake succeeded, but not with whom or what was expected."""
+    """TLS succeeded, but with another peer or protocol than expected; its text is the reason."""
 
 
 class Credentials:
-    """The identity with the TLS contexts of the roster in use; they are made anew only when the roster changes."""
+    """An identity with its TLS contexts, which are made anew when the roster changes."""
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
@@ -53,11 +53,11 @@ class Credentials:
         self._made: tuple[str, ssl.SSLContext, ssl.SSLContext] | None = None
 
     def client(self, roster: Roster) -> ssl.SSLContext:
-        """For dialling."""
+        """The context for dialling."""
         return self._contexts(roster)[1]
 
     def server(self, roster: Roster) -> ssl.SSLContext:
-        """For answering."""
+        """The context for accepting connections."""
         return self._contexts(roster)[2]
 
     def _contexts(self, roster: Roster) -> tuple[str, ssl.SSLContext, ssl.SSLContext]:
@@ -72,19 +72,22 @@ class Credentials:
 
 
 def server_context(identity: Identity, roster: Roster) -> ssl.SSLContext:
-    """For the side that listens."""
+    """A new context for the side that listens."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, identity, roster)
     context.num_tickets = 0  # no resumption: every connection proves its key anew
     return context
 
 
 def client_context(identity: Identity, roster: Roster) -> ssl.SSLContext:
-    """For the side that dials."""
+    """A new context for the side that dials."""
     return _context(ssl.PROTOCOL_TLS_CLIENT, identity, roster)
 
 
 def peer_of(sock: ssl.SSLSocket, roster: Roster, expected: str | None = None) -> str:
-    """The id of the other side, once it has proved its key; before this nothing it says is read."""
+    """The id of the other side after the handshake. Call it before anything is read.
+
+    Refuses another protocol, a key that is no member's and, where one is expected, another member.
+    """
     if sock.selected_alpn_protocol() != ALPN:
         raise HandshakeError("wrong_protocol")
     certificate = sock.getpeercert(binary_form=True)
@@ -99,12 +102,12 @@ def peer_of(sock: ssl.SSLSocket, roster: Roster, expected: str | None = None) ->
 
 
 def reason_of(error: BaseException) -> str:
-    """One fixed word for what ended a connection, for counting."""
+    """The word of `reasons` for the error that ended a connection."""
     if isinstance(error, HandshakeError):
         return str(error.args[0])
     if isinstance(error, TimeoutError):
         return "timeout"
-    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _TIMES:
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _OUT_OF_DATE:
         return "expired_certificate"
     if isinstance(error, ssl.SSLEOFError):
         return "closed"
@@ -120,9 +123,8 @@ def _context(protocol: int, identity: Identity, roster: Roster) -> ssl.SSLContex
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # names prove nothing here; `peer_of` compares the key itself
     context.verify_mode = ssl.CERT_REQUIRED
-    context.verify_flags &= (
-        ~ssl.VERIFY_X509_STRICT
-    )  # newer Pythons want a CA above every leaf; ours are pinned one by one
+    # Strict checks, which newer Pythons turn on, want a CA above every leaf; ours are pinned each.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.load_cert_chain(identity.certificate_file, identity.key_file)
     context.load_verify_locations(cadata="\n".join(member.certificate for member in roster.members))
     context.set_alpn_protocols([ALPN])

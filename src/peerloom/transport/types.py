@@ -1,4 +1,4 @@
-"""The words that the engine and the transport share: parcels, settings, receipts, the state of links."""
+"""The vocabulary of engines and transport: parcels, settings, receipts, states of links."""
 
 from __future__ import annotations
 
@@ -39,15 +39,18 @@ Check = Callable[[memoryview], None]
 
 
 class OutboxFullError(PeerError):
-    """More parcels wait for one peer than `Settings.outbox` allows; nothing was queued."""
+    """`Settings.outbox` parcels already wait for this peer; nothing was queued."""
 
 
 class StopRequested(BaseException):
-    """Raised by whatever waits after `request_stop`, between two frames. No `except Exception` catches it by the way."""
+    """Raised between two frames by every call that waits, once `request_stop` was called.
+
+    A BaseException, so that no `except Exception` catches it by accident.
+    """
 
 
 class RefusedError(PeerError):
-    """A frame of a known peer that is not taken; `why` is one of a few fixed words."""
+    """A frame of a known peer was refused; `why` is one of the words in `reasons`."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"A frame of a known peer was refused: {why}.")
@@ -58,11 +61,13 @@ class RefusedError(PeerError):
 class Channel:
     """What one numbered channel carries: bodies of up to `longest` bytes.
 
-    A longer body is refused before memory is allocated for it. `check` judges a whole body before it is
-    acknowledged: it returns, or raises `RefusedError` with a reason. `form` describes the bodies in a few
-    words; peers whose forms differ do not talk to each other. Ordered parcels on a channel are those of one
-    mixing of a round, `mix_index`, so that none is taken for what another channel's check has judged: -1
-    for a channel that carries no ordered parcels, None for one that carries those of any mixing.
+    A longer body is refused before memory is allocated for it. `check` judges a whole body before
+    it is acknowledged: it returns, or raises `RefusedError` with a reason. `form` describes the
+    bodies in a few words; peers whose forms differ do not talk to each other.
+
+    `mix_index` is the mixing of a round whose ordered parcels this channel carries, so that a
+    parcel cannot escape the check of its own channel by travelling on another. None stands for any
+    mixing, -1 for a channel without ordered parcels.
     """
 
     longest: int
@@ -79,10 +84,10 @@ class Channel:
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """Which run this is. Two peers talk only if all of it is equal: run, model specification, channels.
+    """Which run this is. Two peers talk to each other only if all of it is equal.
 
-    `run_id` names the run, `spec_hash` is the hash of whatever defines model and experiment (the engine decides),
-    `channels` says what may travel.
+    `run_id` names the run, `spec_hash` is a hash of what defines model and experiment (the engine
+    decides what that is), `channels` says what may travel.
     """
 
     run_id: str
@@ -93,14 +98,15 @@ class RunIdentity:
         for name, text in (("run_id", self.run_id), ("spec_hash", self.spec_hash)):
             if not re.fullmatch(r"[A-Za-z0-9._-]{1,128}", text):
                 raise ConfigError(
-                    f"{name} is '{text}'; use 1 to 128 letters, digits, dots, dashes and underscores."
+                    f"{name} is '{text}'; "
+                    "use 1 to 128 letters, digits, dots, dashes and underscores."
                 )
         if not self.channels or any(not 0 <= number < 2**16 for number in self.channels):
             raise ConfigError("A run needs at least one channel, numbered 0 to 65535.")
 
     @property
     def agreement(self) -> str:
-        """One hash of the specification and the channels: what HELLO compares."""
+        """One hash of specification and channels, which HELLO compares."""
         channels = {
             str(number): [channel.longest, channel.form]
             for number, channel in self.channels.items()
@@ -113,9 +119,9 @@ class RunIdentity:
 class Parcel:
     """One body on one channel of one link, in one mixing of one round.
 
-    `body` is a one-dimensional array of bytes. A read-only one is sent as it is, a writeable one is copied first.
-    The last four fields are filled in for parcels that arrive: who sent it, in which epoch, and its place in the order
-    (incarnation, seq), which only ever grows on one link.
+    A read-only body is sent as it is, a writeable one is copied first. The last four fields are
+    set in parcels that arrive: the sender, the epoch, and the pair (incarnation, seq), which only
+    grows on one link.
     """
 
     channel: int
@@ -133,11 +139,12 @@ class Parcel:
         return self.epoch, self.incarnation, self.seq
 
     def frozen(self) -> Parcel:
-        """The same parcel over a contiguous array of bytes that nobody can change."""
+        """The same parcel over a contiguous, read-only array. Refuses a body that is not bytes."""
         body = self.body
         if body.ndim != 1 or body.dtype != np.uint8:
             raise ConfigError(
-                f"A parcel carries bytes (uint8, one dimension), not {body.dtype} of shape {body.shape}."
+                "A parcel carries bytes (uint8, one dimension), "
+                f"not {body.dtype} of shape {body.shape}."
             )
         if body.flags.c_contiguous and not body.flags.writeable:
             return self
@@ -153,7 +160,7 @@ class Skipped(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a synchronous round waits for."""
+    """A parcel that a synchronous round waits for."""
 
     peer: str
     round: int
@@ -162,9 +169,9 @@ class Wanted(NamedTuple):
 
 @dataclass(eq=False)
 class Receipt:
-    """What became of one parcel: 'pending', then 'acked', 'superseded' or 'refused' (with the receiver's reason).
+    """What became of one parcel; `reason` is the receiver's, if it was refused.
 
-    Acked means: validated and put into the receiver's memory. It does not mean durable.
+    'acked' means that the receiver checked the parcel and holds it in memory, not on disk.
     """
 
     peer: str
@@ -174,7 +181,10 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Tally:
-    """The account of one outgoing link, in parcels. At every moment created = acked + superseded + refused + pending."""
+    """The parcels of one outgoing link, counted by what became of them.
+
+    At every moment created = acked + superseded + refused + pending.
+    """
 
     created: int = 0
     acked: int = 0
@@ -184,7 +194,7 @@ class Tally:
 
     @property
     def balanced(self) -> bool:
-        """Whether every parcel is accounted for."""
+        """Whether that equation holds."""
         return self.created == self.acked + self.superseded + self.refused + self.pending
 
 
@@ -192,9 +202,9 @@ class Tally:
 class LinkState:
     """One directed link as it is now.
 
-    `frames` and `bytes` count by result. Outgoing: sent, acked, refused_WHY. Incoming: applied, duplicate, stale,
-    refused_WHY. `reconnects` counts lost connections by reason. `rtt` and `unacked_age` are in seconds;
-    `congestion` is how TCP reacts to loss on an outgoing link ('bbr' where the kernel has it).
+    `frames` and `bytes` count by result. Outgoing: sent, acked, refused_WHY. Incoming: applied,
+    duplicate, stale, refused_WHY. `reconnects` counts lost connections by reason. `rtt` and
+    `unacked_age` are in seconds. `congestion` is TCP's congestion control on an outgoing link.
     """
 
     peer: str
@@ -213,7 +223,10 @@ class LinkState:
 
 @dataclass(frozen=True)
 class Event:
-    """One line for a person, with the peer and a word for machines: up, down, late, refused, alarm, roster."""
+    """Something that happened on a link, as one line of a log.
+
+    `kind` is up, down, late, refused, alarm or roster.
+    """
 
     kind: str
     peer: str
@@ -222,33 +235,39 @@ class Event:
 
 @dataclass(frozen=True)
 class Settings:
-    """Times in seconds and limits of one endpoint. The defaults suit links between sites."""
+    """Times (in seconds) and limits of one endpoint. The defaults suit links between sites."""
 
     heartbeat: float = 1.0
-    """An idle link says so this often."""
+    """Time between heartbeats on an idle link."""
     dead: float = 10.0
-    """Nothing heard for this long: the connection is given up. Ten round trips at least. 3 suits a LAN, 30 lossy links."""
+    """Silence after which a connection is given up: 3 suits a LAN, 30 lossy links.
+
+    At least ten round trips.
+    """
     backoff: tuple[float, float] = (0.1, 2.0)
-    """First and longest pause before dialling again; half of it is random."""
+    """First and longest pause before dialling again; half of each pause is random."""
     wait: float = 60.0
-    """A peer whose link is down for this long is no longer waited for."""
+    """Time for which a peer whose link is down is still waited for."""
     late: float = 2.0
-    """After this long in `take` the log says who is late."""
+    """Waiting time after which the log says which peer is late."""
     outbox: int = 64
-    """Parcels that may wait for one peer with mode='ordered'."""
+    """Ordered parcels that may wait for one peer."""
     window: int = 4
-    """Of small parcels with mode='ordered', how many may be under way to one peer; the last of them asks for an answer."""
+    """Small ordered parcels under way to one peer at most; the last asks for an answer."""
     inbox: int = 16
-    """Parcels of one peer that may lie untaken; it is told how much room there is, and sends no more."""
+    """Parcels of one peer that may lie untaken; the peer is told how many more it may send."""
     retain: int = 0
-    """Acked parcels kept per link to be sent again to a peer that was restarted."""
+    """Acknowledged parcels kept per link, to be sent again to a peer that was restarted."""
     handshake: float = 10.0
-    """From accepting a connection to HELLO_OK, at most."""
+    """Longest time from accepting a connection to HELLO_OK."""
     handshakes: int = 32
-    """Unfinished handshakes at one time, all addresses together but those of members."""
+    """Unfinished handshakes at one time, of all addresses except those of members."""
     handshakes_per_address: int = 16
-    """The same, for any one address."""
+    """Unfinished handshakes at one time from one address."""
     congestion: Literal["auto", "off"] = "auto"
-    """'auto' uses BBR where the kernel has it; it is worth a lot on lossy links."""
+    """'auto' uses BBR where the kernel has it, which helps on lossy links."""
     large: int = 1 << 18
-    """Up to so many bytes a parcel, one loop serves all links, driven by whoever waits; above, several in threads."""
+    """Longest parcel, in bytes, for which one loop serves all links.
+
+    The thread that waits drives it. Above this size there are several loops, each with a thread.
+    """
