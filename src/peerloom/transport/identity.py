@@ -35,10 +35,11 @@ __all__ = [
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _KEY, _CERTIFICATE = "identity.key", "identity.crt"
 _YEARS = 10
-_FORBIDDEN_USES = (  # the certificate allows digital_signature alone
-    "content_commitment key_encipherment data_encipherment key_agreement "
-    "key_cert_sign crl_sign encipher_only decipher_only"
-).split()
+# The certificate allows digital_signature alone.
+_FORBIDDEN_USES = (
+    "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+    "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
