@@ -1,7 +1,9 @@
 """Identity, roster, invitation, kit: what is believed, and every way to be refused."""
 
+import base64
 import contextlib
 import hashlib
+import hmac
 import json
 import stat
 import threading
@@ -283,6 +285,37 @@ def test_requests_cannot_be_forged(book):
     ):
         with pytest.raises(PeerError, match="no invitation"):
             Invitation.read(token)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"certificate": 5},
+        {"certificate": "\ud800"},
+        {"name": {"a": 1}},
+        {"name": ["newcomer"]},
+        {"addresses": [7400]},
+        {"addresses": ["host:" + "9" * 5000]},
+        {"founder": None},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_requests_of_any_form_are_refused_as_requests(change, book):
+    """The secret is right, so that every field is looked at; a fault would end the join server."""
+    invitation = book.invite(identity(0), "", 1)
+    content = json.loads(join_request(identity(1), invitation, "newcomer", ()))["request"] | change
+    signed = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    mac = hmac.new(invitation.secret, signed, "sha256").hexdigest()
+    signature = base64.b64encode(identity(1).sign("join", signed)).decode()
+    document = {"request": content, "mac": mac, "signature": signature}
+    with pytest.raises(PeerError):
+        book.accept(identity(0), FOUNDER, json.dumps(document).encode())
+
+
+def test_a_token_that_nests_without_end_is_no_invitation():
+    nested = base64.urlsafe_b64encode(b"[" * 1400).decode()
+    with pytest.raises(PeerError, match="no invitation"):
+        Invitation.read("peerloom-invitation." + nested)
 
 
 def test_joining_over_the_network(book):

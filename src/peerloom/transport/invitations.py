@@ -61,7 +61,7 @@ class Invitation:
             if not texts or type(expires) is not int:
                 raise ValueError("a field has another form")
             invitation = cls(founder, address, bytes.fromhex(secret), expires)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise PeerError(
                 f"This is no invitation: {error}. Copy the whole line that the founder sent."
             ) from None
@@ -129,7 +129,7 @@ class InvitationBook:
         entry = book[content["invitation"]]
         if entry["used_by"] == member.id and roster.has(member.id):
             return roster
-        if entry["used_by"]:
+        if entry["used_by"]:  # also by itself: a member that was removed needs a new invitation
             raise PeerError(
                 f"This invitation was used by {short_id(entry['used_by'])} already. "
                 "Make another one."
@@ -151,6 +151,9 @@ class InvitationBook:
             fields = {"founder", "invitation", "name", "certificate", "addresses"}
             if set(document) != {"request", "mac", "signature"} or set(content) != fields:
                 raise ValueError("unknown fields")
+            texts = [content[name] for name in ("founder", "invitation", "name", "certificate")]
+            if not _all_ascii([*texts, *content["addresses"]]):
+                raise ValueError("a field is no text of ASCII characters")
             member = Member(content["name"], content["certificate"], tuple(content["addresses"]))
             entry = self._read().get(content["invitation"], {"secret": ""})
             secret = bytes.fromhex(entry["secret"])
@@ -175,6 +178,10 @@ class InvitationBook:
 
     def _write(self, book: dict[str, dict[str, Any]]) -> None:
         write_whole(self._path, json.dumps(book, indent=1).encode(), mode=0o600)
+
+
+def _all_ascii(values: list[Any]) -> bool:
+    return all(isinstance(value, str) and value.isascii() for value in values)
 
 
 def _canonical(content: dict[str, Any]) -> bytes:

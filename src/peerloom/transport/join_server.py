@@ -110,7 +110,7 @@ def join_online(invitation: Invitation, request: bytes) -> Roster:
                 )
     except OSError as error:
         raise PeerError(
-            f"The founder's desk at {invitation.address} was not reached ({reason_of(error)}). "
+            f"The founder's join server at {invitation.address} was not reached ({reason_of(error)}). "
             "Is 'peerloom peer invite --listen' still waiting there? "
             "By files: peerloom peer join TOKEN --request FILE"
         ) from None

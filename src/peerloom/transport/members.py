@@ -61,7 +61,7 @@ def parse_address(text: str) -> tuple[str, int]:
     """
     host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     host = host.removeprefix("[").removesuffix("]")
-    is_number = port.isascii() and port.isdigit()
+    is_number = port.isascii() and port.isdigit() and len(port) <= 5
     if not host or not is_number or not 0 < int(port) < 65536 or len(text) > 300:
         raise PeerError(
             f"'{text}' is no address. Write host:port, for example peer.example.org:7400."
