@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 from peerloom.errors import PeerError
 from peerloom.transport import Endpoint, Event, History, Roster, RunIdentity, Settings
-from peerloom.transport.conversation import Conversation, RefusedByPeerError
+from peerloom.transport.conversation import Conversation
 from peerloom.transport.frames import FrameError
+from peerloom.transport.greeting import RefusedByPeerError
 from peerloom.transport.links import LinkTable
 from peerloom.transport.tls import reason_of
 from peerloom.transport.types import RefusedError
@@ -141,7 +142,7 @@ class MemoryNetwork:
         else:
             self.now = max(self.now, limit)
 
-    def rest(self, table: LinkTable, seconds: float) -> None:
+    def wait(self, table: LinkTable, seconds: float) -> None:
         """A peer waits: others work, bytes travel."""
         if self._scheduler.running:
             self._scheduler.park(table, self.now + seconds)
@@ -172,12 +173,12 @@ class MemoryDriver:
         if self.network.drivers.get(self.table.me) is self:
             self.network.crash(self.table.me)
 
-    def push(self) -> None:
-        """Nothing to do: who is woken goes on at once."""
+    def flush(self) -> None:
+        """Nothing to do: a connection that is woken goes on at once."""
 
-    def rest(self, seconds: float, ripe: Callable[[], bool]) -> None:
+    def wait(self, seconds: float, ready: Callable[[], bool]) -> None:
         """Wait."""
-        self.network.rest(self.table, seconds)
+        self.network.wait(self.table, seconds)
 
     def interrupt(self) -> None:
         """End every wait."""

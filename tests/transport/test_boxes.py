@@ -73,8 +73,8 @@ def test_the_account_balances_whatever_happens(steps, retain, window):
         elif what == "withdraw":
             box.withdraw(number)
         elif what == "press":
-            box.press()
-            assert box.pressed == bool(last)
+            box.request_answers()
+            assert box.answers_requested == bool(last)
         else:
             epoch += 1
             box.forget_epochs(epoch)
@@ -110,7 +110,7 @@ def test_one_answer_per_window_acknowledges_all_small_parcels_of_it():
         lambda box: box.resume(1, (1, 1), 1, 0, 0),
         lambda box: box.refused(2, "x"),
         lambda box: box.again(),
-        lambda box: box.press(),
+        lambda box: box.request_answers(),
     ],
     ids=["a new connection", "a refusal", "sent again", "somebody waits"],
 )

@@ -133,7 +133,7 @@ def test_room_is_kept_to_and_always_granted_again(seed, inbox, window, breaks, s
 @pytest.mark.parametrize("forgets", [False, True], ids=["as it is", "a planted fault"])
 def test_room_is_granted_at_once_and_not_by_the_next_heartbeat(forgets, monkeypatch):
     if forgets:
-        monkeypatch.setattr(Receiver, "starved", lambda self: False)
+        monkeypatch.setattr(Receiver, "blocks_sender", lambda self: False)
     network = MemoryNetwork(PAIR, RUN, 1, settings=Settings(inbox=1, heartbeat=500.0, dead=2000.0))
     with network.endpoint(A) as a, network.endpoint(B) as b:
         for round in range(1, 6):

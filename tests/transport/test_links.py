@@ -184,13 +184,13 @@ def test_taking_many_waits_for_all_without_polling(pair):
 
 
 def test_a_wait_ends_when_all_is_there_or_a_link_changes(pair):
-    table, ripe, woken = pair[0]._table, [], []
+    table, ready, woken = pair[0]._table, [], []
     assert until(lambda: all(link.up for link in pair[0].links()))
 
     def sleep():
         with table.lock:
             woken.append("asleep")
-            pair[0]._driver.rest(10.0, lambda: bool(ripe))
+            pair[0]._driver.wait(10.0, lambda: bool(ready))
             woken.append("awake")
 
     def stir(change):
@@ -198,8 +198,8 @@ def test_a_wait_ends_when_all_is_there_or_a_link_changes(pair):
             change()
         time.sleep(0.05)
 
-    for last in (lambda: (ripe.append(1), table.waiters.arrived()), table.waiters.wake_all):
-        ripe.clear()
+    for last in (lambda: (ready.append(1), table.waiters.arrived()), table.waiters.wake_all):
+        ready.clear()
         woken.clear()
         thread = threading.Thread(target=sleep)
         thread.start()

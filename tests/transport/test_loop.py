@@ -35,7 +35,7 @@ def pair(request, tmp_path, ports):
 
 @pytest.fixture
 def lent(tmp_path, ports):
-    """A pair whose loops are lent to those who wait."""
+    """A pair whose loops are driven by waiting threads."""
     roster = federation(2, [(0, 1), (1, 0)], ports)
     with (
         endpoint(0, roster, tmp_path, ports[0], settings=CALM) as a,

@@ -1,4 +1,4 @@
-"""One wait for the parcels of many peers: what is there, who is given up, who is late, and when to look again."""
+"""One wait for the parcels of many peers: what is there, given up or late."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ _NEVER = float("inf")
 
 
 class Collection:
-    """What is still wanted (`open`), and the answers so far. Call everything with the table's lock held."""
+    """What is still wanted (`open`), and the answers so far.
+
+    Call everything with the table's lock held.
+    """
 
     def __init__(self, table: LinkTable, wanted: list[Wanted], seconds: float) -> None:
         self._table, self._begin = table, table.clock()
         self._end, self._late = self._begin + seconds, self._begin + table.settings.late
         self.open = sorted(set(wanted))
         self.answers: dict[Wanted, Answer] = {}
-        self._told: dict[str, Wanted] = {}  # of whom people were told that it is late
+        self._told: dict[str, Wanted] = {}  # peers that were reported late
 
     def look(self) -> list[tuple[str, str]]:
-        """Take what is there, give up what is too late; what people should hear now, by peer."""
+        """Take what is there and give up what is too late; the lines to report, by peer."""
         now = self._table.clock()
         self.open = [want for want in self.open if not self._answered(want, now)]
         if now >= self._end:
@@ -34,27 +37,27 @@ class Collection:
         return self._lateness(self.open if now >= self._late else [], now - self._begin)
 
     def patience(self) -> float:
-        """Seconds until it is time to look again although nothing came: links may be down for too long by then."""
+        """Seconds until the next look although nothing came: a link may be down too long then."""
         now, table = self._table.clock(), self._table
         edges = [table.edges["in", want.peer] for want in self.open]
         times = [edge.since + table.settings.wait for edge in edges if not edge.up]
         return min([self._end, *times, self._late if self._late > now else _NEVER]) - now
 
-    def ripe(self) -> Callable[[], bool]:
-        """Whether it is worth to look, for whoever sees something arrive.
+    def ready(self) -> Callable[[], bool]:
+        """A test whether an arrival makes another look worthwhile.
 
-        One of whom people were told is taken at once; otherwise one look is enough, when all are there.
+        Where a peer was reported late, any arrival does; otherwise only the last one missing.
         """
         missing, some = self.open.copy(), bool(self._told)
 
-        def judge() -> bool:
+        def worthwhile() -> bool:
             if some:
                 return not all(map(self._awaited, missing))
             while missing and not self._awaited(missing[-1]):
-                missing.pop()  # it is not looked at again
+                missing.pop()  # not to be looked at again
             return not missing
 
-        return judge
+        return worthwhile
 
     def _answered(self, want: Wanted, now: float) -> bool:
         table = self._table
@@ -63,16 +66,15 @@ class Collection:
             self.answers[want] = None
             return True
         answer = inbox.look(want.round, want.mix_index)
-        gone = (
-            not edge.up and now >= edge.since + table.settings.wait
-        )  # the very moment that `patience` names
+        # `patience` names the very moment at which this becomes true.
+        gone = not edge.up and now >= edge.since + table.settings.wait
         if answer is None and not gone and (want.round, want.mix_index) >= inbox.floor:
             return False
         self._settle(want, answer)
         return True
 
     def _settle(self, want: Wanted, answer: Answer) -> None:
-        """This place is taken, skipped or given up."""
+        """Note the answer: the place is taken, skipped or given up."""
         self.answers[want] = answer
         inbox = self._table.inboxes.get(want.peer)
         if inbox is not None:
@@ -84,7 +86,7 @@ class Collection:
         return inbox is not None and inbox.awaits(want.round, want.mix_index)
 
     def _lateness(self, slow: list[Wanted], seconds: float) -> list[tuple[str, str]]:
-        """Who is late, and what became of those who were."""
+        """Report peers that are late, and what became of those reported before."""
         table, lines = self._table, list[tuple[str, str]]()
         for peer, want in list(self._told.items()):
             if want in self.answers:
@@ -96,13 +98,8 @@ class Collection:
             if want.peer not in self._told:
                 self._told[want.peer] = want
                 edge = table.edges["in", want.peer]
-                link = (
-                    "its link is up"
-                    if edge.up
-                    else f"its link is down for {table.clock() - edge.since:.1f} s"
-                )
-                text = (
-                    f"{table.name(want.peer)} is late: {seconds:.1f} s, round {want.round}, {link}"
-                )
-                lines.append((want.peer, text))
+                down = f"its link is down for {table.clock() - edge.since:.1f} s"
+                link = "its link is up" if edge.up else down
+                late = f"{table.name(want.peer)} is late: {seconds:.1f} s, round {want.round}"
+                lines.append((want.peer, f"{late}, {link}"))
         return lines

@@ -1,4 +1,4 @@
-"""One TLS connection that carries a conversation: reads and writes, and nothing else."""
+"""One TLS socket that carries a conversation: reads and writes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .conversation import Conversation
 __all__ = ["Connection", "tune"]
 
 _RECORD = 16384  # bytes that TLS writes at a time
-_READS = 16  # at one go: other connections have their turn, and answers are not kept waiting
+_READS = 16  # in a row, so that other connections and answers need not wait long
 
 
 class Connection:
-    """Moves bytes between a socket that does not block and a conversation.
+    """Moves bytes between a non-blocking socket and a conversation.
 
-    An SSLSocket must never be used by two threads at once: whoever drives this connection is alone in doing so. Only
-    `cut` may be called by any thread.
+    An SSLSocket must never be used by two threads at once: only the thread that drives this
+    connection may call its methods. `cut` alone may be called by any thread.
     """
 
     def __init__(self, sock: ssl.SSLSocket, conversation: Conversation, congestion: str) -> None:
@@ -28,16 +28,16 @@ class Connection:
         sock.setblocking(False)
         self._corks = hasattr(socket, "TCP_CORK")
         self.blocked = False  # whether a write waits for the socket
-        self.unread = False  # whether more may lie in memory, of which a selector knows nothing
-        self.watched = 0  # the events for which a selector watches it
-        self.ended = False  # whether the loop has let go of it
+        self.unread = False  # whether TLS may hold more in memory, unknown to a selector
+        self.watched = 0  # the events for which the selector watches it
+        self.ended = False  # whether the loop has ended it
 
     def fileno(self) -> int:
-        """Of the socket."""
+        """The file descriptor of the socket."""
         return self._sock.fileno()
 
     def read(self) -> None:
-        """Take in what has come. Raises what ends the connection."""
+        """Read what has come; raises the error that ends the connection."""
         talk = self.conversation
         self.unread = False
         for _ in range(_READS):
@@ -49,20 +49,20 @@ class Connection:
                 raise ConnectionError("the other side closed the connection")
             talk.received(count, time.monotonic())
             # A record that is not full is probably the last one for now, and a read that finds
-            # nothing costs as much as one that does. If there are more, the selector will say so:
-            # the buffer takes whole records, so none is left half-read in memory.
+            # nothing costs as much as one that does. The selector reports more records: the buffer
+            # takes whole ones, so none is left half-read in memory.
             if count < _RECORD:
                 return
         self.unread = True
 
     def write(self) -> None:
-        """Write what there is to say, as much as the socket takes."""
+        """Write what the conversation has to say, as much as the socket takes."""
         talk, corked = self.conversation, False
         self.blocked = False
         try:
             while piece := talk.outgoing(time.monotonic()):
                 if self._corks and not corked and (len(piece) >= _RECORD or talk.streaming):
-                    # TLS writes record by record, and each would wake the other side: let them leave together.
+                    # Each record would wake the other side: let them leave together.
                     self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
                     corked = True
                 talk.sent(self._sock.send(piece))
@@ -74,7 +74,7 @@ class Connection:
                     self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
 
     def greet(self, late: float) -> None:
-        """Drive the connection alone until the conversation is up, or a moment has come."""
+        """Drive the connection until the conversation is up; `TimeoutError` after `late`."""
         talk = self.conversation
         while True:
             self.write()
@@ -92,18 +92,18 @@ class Connection:
                 raise TimeoutError("the greeting took too long")
 
     def cut(self) -> None:
-        """End the connection, whoever drives it."""
+        """End the connection, from any thread."""
         with contextlib.suppress(OSError):
-            # The plain socket's own method: SSLSocket.shutdown would drop the encryption under a thread that reads.
+            # Not SSLSocket.shutdown: it would drop the encryption under a thread that reads.
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Give the socket back; only once nobody drives it any more."""
+        """Close the socket, once no thread drives it."""
         self._sock.close()
 
 
 def tune(sock: socket.socket, dead: float, congestion: str) -> str:
-    """Settings of the TCP connection; the name of the congestion control in use."""
+    """Set the options of a TCP connection; return the congestion control in use."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(dead * 1000))

@@ -1,4 +1,4 @@
-"""Dialling: a thread for each peer that is not connected, until it is; with pauses that grow between two attempts."""
+"""Dialling: a thread for each missing peer, with growing pauses between attempts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from secrets import SystemRandom
 
 from ..errors import PeerError
 from .connection import Connection, tune
-from .conversation import Conversation, RefusedByPeerError
+from .conversation import Conversation
 from .frames import FrameError
+from .greeting import RefusedByPeerError
 from .links import LinkTable
 from .reasons import ALARMS
 from .roster import parse_address
@@ -27,7 +28,7 @@ _log = logging.getLogger("peerloom.transport")
 
 
 class Connector:
-    """Brings about connections with all peers that are wanted, and hands each to `add`."""
+    """Connects with all wanted peers, and hands each connection to `add`."""
 
     def __init__(
         self, table: LinkTable, credentials: Credentials, add: Callable[[Connection], None]
@@ -36,8 +37,8 @@ class Connector:
         self._change = threading.Condition(table.lock)
         self._wanted: list[str] = []
         self._threads: dict[str, threading.Thread] = {}
-        self._open: set[Connection] = set()  # those that are being greeted
-        # When each peer was last reached, how many parcels had passed by then, and the next pause.
+        self._open: set[Connection] = set()  # being greeted
+        # By peer: when it was last reached, how many parcels had passed by then, the next pause.
         self._reached: dict[str, tuple[float, int, float]] = {}
         self._stopping = False
         self._thread = threading.Thread(target=self._start_all, name="connector", daemon=True)
@@ -47,13 +48,13 @@ class Connector:
         self._thread.start()
 
     def want(self, peer: str) -> None:
-        """See to it that there is a connection; returns at once."""
+        """Ask for a connection with a peer; returns at once."""
         with self._table.lock:
             self._wanted.append(peer)
             self._change.notify_all()
 
     def stop(self) -> None:
-        """Dial nobody any more."""
+        """Stop dialling, and end the threads."""
         with self._table.lock:
             self._stopping = True
             self._change.notify_all()
@@ -66,7 +67,7 @@ class Connector:
             thread.join(self._table.settings.dead)
 
     def _start_all(self) -> None:
-        """Start the threads that dial: here, and not where somebody happens to notice that a connection is gone."""
+        """Start dialling threads here, not in the thread that notices a lost connection."""
         with self._table.lock:
             while not self._stopping:
                 while self._wanted:
@@ -86,11 +87,11 @@ class Connector:
 
     def _run(self, peer: str) -> None:
         first, longest = self._table.settings.backoff
-        # Whose connection would not stay if both dialled gives the other a head start.
+        # If both dial, the connection of the higher id does not stay: it gives a head start.
         pause, wait = first, first if self._table.me > peer else 0.0
         when, passed, last = self._reached.get(peer, (0.0, -1, first))
         if passed == self._table.passed(peer) and time.monotonic() < when + longest:
-            # It greets and hangs up: a pause that grows until a parcel has passed.
+            # The peer greets and hangs up: pause ever longer until a parcel has passed.
             wait, pause = last * _jitter.uniform(0.5, 1.0), min(2 * last, longest)
         while self._goes_on(peer, wait):
             try:
@@ -107,13 +108,13 @@ class Connector:
                 self._fail(peer, error)
                 wait, pause = pause * _jitter.uniform(0.5, 1.0), min(2 * pause, longest)
             except Exception:  # noqa: BLE001  (logged)
-                # Whatever a peer says, it must not end this thread: nobody would dial it any more.
+                # No word of a peer may end this thread: the peer would not be dialled again.
                 _log.exception("Dialling %s failed by a fault of the program.", peer[:7])
                 self._table.not_reached(peer, "other")
                 wait = longest * _jitter.uniform(0.5, 1.0)
 
     def _goes_on(self, peer: str, seconds: float) -> bool:
-        """After a pause, whether there is still something to do; if not, this thread is forgotten."""
+        """Pause, then say whether the peer is still missing; if not, forget this thread."""
         with self._table.lock:
             end = time.monotonic() + seconds
             while self._missing(peer) and (left := end - time.monotonic()) > 0:
@@ -171,7 +172,7 @@ class Connector:
 
 
 def _connected(addresses: tuple[str, ...], patience: float) -> socket.socket:
-    """A connection with the first address that answers."""
+    """A socket connected with the first address that answers."""
     failure: OSError = ConnectionRefusedError("the roster has no address for this peer")
     for address in addresses:
         try:

@@ -1,69 +1,41 @@
-"""All that is said over one connection: frames come in, frames go out, time is an argument. No socket, no clock, no TLS.
+"""The protocol of one connection: frames come in, frames go out, time is an argument.
 
-    greeting ---- HELLO_OK ---> up          who dialled: HELLO is its first word
-    expecting --- HELLO ------> up          who was dialled
-    up ---------- leave() ----> leaving     BYE is the last word; answers to what was sent may still come
+    greeting ---- HELLO_OK ---> up        the side that dialled: its first frame is HELLO
+    expecting --- HELLO ------> up        the side that was dialled
+    up ---------- leave() ----> leaving   the last frame is BYE; answers may still come
     any --------- BYE, REFUSE of the greeting, the driver ---> closed
 
-A driver over sockets, memory or a relay puts what came into `buffer()` and says `received(count, now)`; it writes
-`outgoing(now)` and says `sent(count)`; and it calls `tick(now)` at `deadline()` at the latest. Frames are never cut: an
-answer waits until the frame under way is out, which is at most one segment of a body.
+There is no socket, clock or TLS here. A driver puts what came into `buffer()` and calls
+`received(count, now)`; it writes `outgoing(now)` and calls `sent(count)`; and it calls `tick(now)`
+at `deadline()` at the latest. Frames are never cut: an answer waits until the frame under way is
+out, which is at most one segment of a body.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Literal
+from typing import Any
 
 from .edge import Edge
-from .frames import FrameError, Head, Kind, encode
+from .frames import MAY_COME, FrameError, Head, Kind, State, encode
+from .greeting import RefusedByPeerError
 from .links import LinkTable
 from .parser import Frame, Parser
-from .reasons import FAREWELLS, bounded
+from .reasons import FAREWELLS
 from .receiver import Receiver
-from .sender import JOIN, Sender, next_write
+from .sender import COPY_LIMIT, Sender, next_write
 from .types import RefusedError
 
-__all__ = ["Conversation", "RefusedByPeerError", "State"]
-
-State = Literal["greeting", "expecting", "up", "leaving", "closed"]
-
-_TALK = (
-    Kind.DATA,
-    Kind.MORE,
-    Kind.SKIP,
-    Kind.ACK,
-    Kind.REFUSE,
-    Kind.PING,
-    Kind.PONG,
-    Kind.ROSTER,
-    Kind.BYE,
-)
-MAY_COME: dict[State, tuple[Kind, ...]] = {
-    "greeting": (Kind.HELLO_OK, Kind.REFUSE),
-    "expecting": (Kind.HELLO,),
-    "up": _TALK,
-    "leaving": _TALK,
-    "closed": (),
-}
-"""What the other side may say in each state; anything else ends the connection."""
+__all__ = ["Conversation"]
 
 _NS = 1_000_000_000
-# More than what comes with one read can ask for: a peer that asks on without reading is cut off.
+# More than one read can ask for: a peer that keeps asking without reading is cut off.
 _MOST_ANSWERS = 1024
 _MOST_OLD_ROSTERS = 8  # over one connection
 
 
-class RefusedByPeerError(ConnectionError):
-    """The other side does not want this connection; `why` is its word."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"refused by the other side: {why}")
-        self.why = bounded(why)
-
-
 class Conversation:
-    """One connection with one peer, whose key is proved; it carries the links of both directions."""
+    """One connection with one peer whose key is proved; it carries the links both ways."""
 
     def __init__(self, table: LinkTable, peer: str, dialled: bool, now: float) -> None:
         self._table, self.peer = table, peer
@@ -83,34 +55,35 @@ class Conversation:
         self.buffer = self._parser.buffer
         self._answers, self._pieces = deque[bytes](), deque[bytes | memoryview]()
         self._out = memoryview(b"")
-        self._spoke = self._heard = (
-            now  # when something was last said other than an answer, and when anything was heard
-        )
+        self._spoke = now  # when something other than an answer was last sent
+        self._heard = now  # when anything last came
         self._patience = settings.dead
-        # The stamp of a PING that has no answer yet, when it left, and whether its answer has no parcels to wait for.
+        # The PING that has no answer yet: its stamp, when it left, and whether no parcel was
+        # unanswered then, so that its answer tells the round-trip time.
         self._asked: tuple[int, float, bool] | None = None
         self._old_rosters = 0  # that the other side brought
         self._roster_there = 0  # the newest version that the other side is known to have
-        self._farewell, self._said_goodbye = "", False
-        self.news = False  # whether something came that others may wait for
+        self._farewell, self._bye_sent = "", False
+        self.news = False  # whether something came that other threads may wait for
         if dialled:
             self._greet()
 
     # -- coming in
 
     def received(self, count: int, now: float) -> None:
-        """So many bytes were put into the buffer. Raises `FrameError` or `ConnectionError` if that ends the connection."""
+        """Read `count` bytes that were put into the buffer.
+
+        Raises `FrameError` or `ConnectionError` if they end the connection.
+        """
         self._heard = now
         try:
             self._parser.advance(count)
             while (frame := self._parser.next()) is not None:
                 self._take(frame, now)
         except FrameError as error:
-            # A later version may still read this answer, and tell its people.
+            # A later version may still read this answer, and report it.
             if error.reason == "protocol_version" and self.state == "expecting":
-                self._answers.append(
-                    encode(Kind.REFUSE, {"seq": 0, "why": error.reason, "room": 0})
-                )
+                self._refuse_greeting(error.reason)
             raise
 
     def _admit(self, head: Head, header: dict[str, Any]) -> memoryview | None:
@@ -129,7 +102,7 @@ class Conversation:
 
     def _take(self, frame: Frame, now: float) -> None:
         if self.state == "closed":
-            return  # it was replaced, or has said goodbye: what follows is nobody's
+            return  # it was replaced, or has said goodbye: what follows is ignored
         kind, header = frame.kind, frame.header
         self._check(kind)
         if len(self._answers) > _MOST_ANSWERS:
@@ -160,7 +133,7 @@ class Conversation:
         known = self._table.newest.version
         there = self._table.brought(data)
         self._roster_there = max(self._roster_there, there)
-        if there <= known:  # two that cross are no fault, but a signature costs more than a parcel
+        if there <= known:  # two may cross, but checking a signature costs more than a parcel
             self._old_rosters += 1
             if self._old_rosters > _MOST_OLD_ROSTERS:
                 raise FrameError("out_of_turn", "rosters that are known")
@@ -173,9 +146,7 @@ class Conversation:
             with self._table.lock:
                 answer = receiver.skip(frame.header)
         else:
-            arrival = receiver.gathered(
-                frame
-            )  # which judges a whole body: others need not wait for that
+            arrival = receiver.gathered(frame)  # checks a whole body, so without the lock
             if arrival is None:
                 return
             with self._table.lock:
@@ -226,7 +197,7 @@ class Conversation:
                 table.greetings.accepted(self, header, self.attempt)
                 self._time(now - self._spoke)
         except RefusedError as refusal:
-            self._answers.append(encode(Kind.REFUSE, {"seq": 0, "why": refusal.why, "room": 0}))
+            self._refuse_greeting(refusal.why)
             raise
         self.state, self.was_up = "up", True
         self._roster_there = header["roster_version"]
@@ -234,17 +205,19 @@ class Conversation:
             self.receiver.greeted(header["incarnation"])
         if self.sender is not None:
             self.sender.resume(header, table.roster.epoch)
-        if kind is Kind.HELLO:  # who dialled knows from its greeting how long an answer takes
+        if kind is Kind.HELLO:  # the side that dialled has timed its greeting instead
             self._answers.append(self._ping(now))
         table.went_up(self.peer)
+
+    def _refuse_greeting(self, why: str) -> None:
+        self._answers.append(encode(Kind.REFUSE, {"seq": 0, "why": why, "room": 0}))
 
     def _room(self) -> int:
         return 0 if self.receiver is None else self.receiver.room()
 
     def _time(self, seconds: float) -> None:
-        seconds = min(
-            seconds, self._table.settings.dead
-        )  # who answers late must not be waited for ever longer
+        """Note a round-trip time, limited so that slow answers cannot stretch the patience."""
+        seconds = min(seconds, self._table.settings.dead)
         for edge in self.edges:
             edge.rtt = seconds if edge.rtt is None else 0.875 * edge.rtt + 0.125 * seconds
             self._patience = max(self._table.settings.dead, 10 * edge.rtt)
@@ -252,7 +225,7 @@ class Conversation:
     # -- going out
 
     def outgoing(self, now: float) -> memoryview:
-        """What to write next; empty if there is nothing for now."""
+        """What to write next; empty if there is nothing now."""
         if not self._out:
             if not self._pieces:
                 with self._table.lock:
@@ -261,16 +234,16 @@ class Conversation:
         return self._out
 
     def sent(self, count: int) -> None:
-        """So many bytes of it were written."""
+        """Note that `count` bytes of `outgoing` were written."""
         self._out = self._out[count:]
 
     def _gather(self, now: float) -> None:
-        """Queue the frames to be written now: answers, then, once greeted, whatever is due."""
+        """Queue the frames to write now: answers, then, once greeted, what is due."""
         pieces, size = self._pieces, 0
         if self._answers:
             pieces.extend(self._answers)
             self._answers.clear()
-        if self._said_goodbye or self.state not in ("up", "leaving"):
+        if self._bye_sent or self.state not in ("up", "leaving"):
             return
         if self._roster_there < self._table.newest.version:
             self._roster_there = self._table.newest.version
@@ -278,49 +251,46 @@ class Conversation:
         if self.state == "leaving":
             self._take_leave(now)
             return
-        if self.receiver is not None and self.receiver.starved():
+        if self.receiver is not None and self.receiver.blocks_sender():
             pieces.append(self.receiver.grant())
-        while self.sender is not None and size < JOIN and (frame := self.sender.next(now)):
+        while self.sender is not None and size < COPY_LIMIT and (frame := self.sender.next(now)):
             pieces.extend(frame)
             size += sum(map(len, frame))
             self._spoke = now
         quiet = now >= self._spoke + self._table.settings.heartbeat
-        if self._asked is None and (quiet or (self.sender is not None and self.sender.presses)):
+        if self._asked is None and (quiet or (self.sender is not None and self.sender.needs_ping)):
             pieces.append(self._ping(now))
         elif quiet and self.receiver is not None:
-            # The answer to the last PING may come behind much else: the other side is to hear that we are here.
+            # The answer to the last PING may come late: show the other side that we are here.
             pieces.append(self.receiver.grant())
             self._spoke = now
 
     def _ping(self, now: float) -> bytes:
         stamp = int(now * _NS)
-        self._asked, self._spoke = (
-            (stamp, now, self.sender is None or not self.sender.unsettled),
-            now,
-        )
+        alone = self.sender is None or not self.sender.unanswered
+        self._asked, self._spoke = (stamp, now, alone), now
         if self.sender is not None:
             self.sender.ask_all()
         return encode(Kind.PING, {"stamp": stamp})
 
     def _take_leave(self, now: float) -> None:
-        if self._asked is None and self.sender is not None and self.sender.unsettled:
-            self._pieces.append(self._ping(now))  # what has arrived is to be known
+        if self._asked is None and self.sender is not None and self.sender.unanswered:
+            self._pieces.append(self._ping(now))  # learn what has arrived
         self._pieces.append(encode(Kind.BYE, {"why": self._farewell}))
-        self._said_goodbye = True
+        self._bye_sent = True
 
     @property
     def streaming(self) -> bool:
-        """Whether the write under way is one of many."""
+        """Whether another write follows the one under way."""
         return bool(self._pieces)
 
     # -- time and end
 
     def deadline(self) -> float:
-        """When `tick` is to be called at the latest."""
+        """When to call `tick` at the latest."""
         due = self._heard + self._patience
-        if (
-            self.state == "up" and not self._out
-        ):  # while the driver cannot write, nothing else can be said
+        # While the driver cannot write, nothing else can be said.
+        if self.state == "up" and not self._out:
             if self._asked is None or self.receiver is not None:
                 due = min(due, self._spoke + self._table.settings.heartbeat)
             if self.sender is not None and self.sender.held_until:
@@ -328,12 +298,12 @@ class Conversation:
         return due
 
     def tick(self, now: float) -> None:
-        """Time has passed: raises `TimeoutError` if nothing was heard for too long. Then look at `outgoing`."""
+        """Raise `TimeoutError` if nothing came for too long; look at `outgoing` afterwards."""
         if now >= self._heard + self._patience:
             raise TimeoutError(f"nothing came for {now - self._heard:.1f} s")
 
     def leave(self, why: str) -> None:
-        """Say goodbye, once what is being written is out; `finished` tells when the driver may close."""
+        """Say goodbye after the frame under way; close the connection once `finished`."""
         with self._table.lock:
             if self.state == "up":
                 self.state, self._farewell = "leaving", why
@@ -342,22 +312,22 @@ class Conversation:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more is to be said or heard."""
-        gone = self._said_goodbye and self._asked is None
+        """Whether nothing more is to be sent or expected."""
+        gone = self._bye_sent and self._asked is None
         return (self.state == "closed" or gone) and not (self._out or self._pieces or self._answers)
 
     def replaced(self) -> None:
-        """Another conversation carries the links from now on."""
+        """End this conversation: another one carries the links from now on."""
         self.state = "closed"
         self._table.cut(self)
 
     @property
     def edges(self) -> list[Edge]:
-        """The links that it was opened for."""
+        """The links for which it was opened."""
         return [edge for edge in (self._out_edge, self._in_edge) if edge is not None]
 
     def fits(self) -> bool:
-        """Whether the links that it was opened for are still those of the roster."""
+        """Whether the roster still has exactly the links for which it was opened."""
         return (
             self._table.edges.get(("out", self.peer)) is self._out_edge
             and self._table.edges.get(("in", self.peer)) is self._in_edge

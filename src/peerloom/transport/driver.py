@@ -1,4 +1,4 @@
-"""What moves bytes between conversations: the protocol that an endpoint needs of it, and the one that uses TLS."""
+"""What moves bytes between conversations: the `Driver` protocol, and the driver over TLS."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Protocol
 
 from .connection import Connection
 from .connector import Connector
-from .conversation import Conversation, RefusedByPeerError
+from .conversation import Conversation
 from .frames import FrameError
+from .greeting import RefusedByPeerError
 from .links import LinkTable
 from .listener import Listener
 from .loop import Loop
@@ -21,36 +22,44 @@ from .types import RefusedError
 
 __all__ = ["Driver", "TlsDriver"]
 
-_GOODBYE = 0.5  # seconds in which all links together may finish what they are at
+_GOODBYE = 0.5  # seconds in which all links together may finish what they are writing
 
 
 class Driver(Protocol):
-    """What moves bytes between conversations, and passes time."""
+    """What an endpoint needs of whatever moves bytes between conversations."""
 
     @property
     def port(self) -> int:
-        """Where it listens; 0 if nowhere."""
+        """The port it listens on; 0 if none."""
 
     def start(self) -> None:
-        """Begin."""
+        """Open connections; returns at once."""
 
     def stop(self) -> None:
-        """End, and leave nothing behind."""
+        """End all connections and threads."""
 
-    def push(self) -> None:
-        """Let what was woken go, now, if the calling thread is to see to it; call it without the table's lock."""
+    def flush(self) -> None:
+        """Write what woken links have to say, if the calling thread is to do so.
 
-    def rest(self, seconds: float, ripe: Callable[[], bool]) -> None:
-        """Wait, with the table's lock held, until the table changes or the time is over; arrivals that leave `ripe` false
-        may be slept through.
+        Call it without the table's lock.
+        """
+
+    def wait(self, seconds: float, ready: Callable[[], bool]) -> None:
+        """Wait, with the table's lock held, until the table changes or the time is over.
+
+        Arrivals that leave `ready` false need not end the wait.
         """
 
     def interrupt(self) -> None:
-        """End every wait: a stop was requested. A signal's handler may call this."""
+        """End every wait: a stop was requested. A signal handler may call this."""
 
 
 class TlsDriver:
-    """Sockets and threads: a listener, a connector, and one loop or several."""
+    """Sockets and threads: a listener, a connector, and one loop or several.
+
+    Where no parcel is longer than `Settings.large`, one loop carries all links and waiting threads
+    drive it. Otherwise several loops encrypt in parallel, each in its own thread.
+    """
 
     def __init__(self, table: LinkTable, credentials: Credentials, listen: tuple[str, int]) -> None:
         self._table = table
@@ -59,8 +68,8 @@ class TlsDriver:
         small = table.longest <= table.settings.large
         many = 1 if small else max(1, min(len(table.peers()), os.cpu_count() or 1))
         self._loops = [Loop(table, self._ended) for _ in range(many)]
-        self._lends = small  # whether those who wait drive the loop meanwhile
-        self._at: dict[Conversation, tuple[Loop, Connection]] = {}
+        self._waiters_drive = small  # whether a waiting thread drives the loop
+        self._places: dict[Conversation, tuple[Loop, Connection]] = {}
         self._gone = threading.Condition(table.lock)
         self._started = self._stopping = False
         self.port = self._listener.port
@@ -87,77 +96,74 @@ class TlsDriver:
                 self._wake(conversation.peer)
         if stopping:
             return
-        self._push(resign=True)
+        for loop in self._loops:
+            loop.hand_over()
+            loop.flush()
         end = time.monotonic() + _GOODBYE
         with table.lock:
-            while (self._at or table.greetings.all()) and (left := end - time.monotonic()) > 0:
+            while (self._places or table.greetings.all()) and (left := end - time.monotonic()) > 0:
                 self._gone.wait(left)
         self._listener.stop()
         self._connector.stop()
         for loop in self._loops:
             loop.stop()
 
-    def push(self) -> None:
-        """Let what was woken go."""
-        self._push(resign=False)
+    def flush(self) -> None:
+        """Write what woken links have to say."""
+        for loop in self._loops:
+            loop.flush()
 
-    def rest(self, seconds: float, ripe: Callable[[], bool]) -> None:
-        """Wait, with the lock held, until it is ripe, links or rosters change, or the time is over."""
+    def wait(self, seconds: float, ready: Callable[[], bool]) -> None:
+        """Wait, with the lock held, until `ready`, a change of links or roster, or the end."""
         table, loop, seconds = self._table, self._loops[0], max(seconds, 0.0)
-        if not (self._lends and loop.claim()):
+        if not (self._waiters_drive and loop.reserve()):
             condition = threading.Condition(table.lock)
-            with table.waiters.waiting(condition.notify, ripe):
+            with table.waiters.waiting(condition.notify, ready):
                 condition.wait(seconds)
             return
-        with table.waiters.waiting(loop.notify, ripe):
+        with table.waiters.waiting(loop.notify, ready):
             try:
-                table.lock.release()  # once: nobody waits who holds it twice
+                table.lock.release()  # once is enough: no thread that waits holds it twice
                 loop.drive(seconds)
             finally:
                 table.lock.acquire()
-        if table.waiters:  # others must not wait until this thread comes again
-            loop.resign()
+        if table.waiters:  # other threads must not wait until this one comes again
+            loop.hand_over()
 
     def interrupt(self) -> None:
         """End every wait."""
         for loop in self._loops:
-            loop.ring()
+            loop.interrupt()
 
     # -- connections
 
-    def _push(self, resign: bool) -> None:
-        for loop in self._loops:
-            if resign:
-                loop.resign()
-            loop.push()
-
     def _add(self, connection: Connection) -> None:
-        """A connection whose conversation is up; from now on a loop drives it."""
+        """Give a connection whose conversation is up to the loop with the fewest."""
         with self._table.lock:
             loop = min(self._loops, key=len)
-            self._at[connection.conversation] = (loop, connection)
+            self._places[connection.conversation] = (loop, connection)
             edge = self._table.edges.get(("out", connection.conversation.peer))
             if edge is not None:
                 edge.congestion = connection.congestion
             if self._stopping:
                 connection.conversation.leave("stopped")
-            loop.wake(connection)
-        loop.resign()
-        loop.push()
+            loop.schedule(connection)
+        loop.hand_over()
+        loop.flush()
 
     def _wake(self, peer: str) -> None:
         conversation = self._table.greetings.current(peer)
-        found = None if conversation is None else self._at.get(conversation)
+        found = None if conversation is None else self._places.get(conversation)
         if found is not None:
-            found[0].wake(found[1])
+            found[0].schedule(found[1])
 
     def _cut(self, conversation: Conversation) -> None:
-        found = self._at.get(conversation)
+        found = self._places.get(conversation)
         if found is not None:
             found[1].cut()
 
     def _ended(self, connection: Connection, error: BaseException | None) -> None:
-        """A loop has let go of a connection: count it, tell of it, dial again."""
+        """Count and report a connection that a loop has ended, and dial again."""
         table, talk = self._table, connection.conversation
         why = "goodbye"
         if isinstance(error, RefusedByPeerError):
@@ -174,26 +180,25 @@ class TlsDriver:
             why = "stopped"
         table.ended(talk, why)
         with table.lock:
-            self._at.pop(talk, None)
+            self._places.pop(talk, None)
             self._gone.notify_all()
         if not self._stopping:
             self._connector.want(talk.peer)
 
     def _rewire(self) -> None:
-        """The roster has changed: end conversations whose links are no more, pass the roster on, dial whom we lack."""
+        """Follow a new roster: end what it no longer has, pass it on, dial missing peers."""
         table = self._table
         with table.lock:
             if not self._started or self._stopping:
                 return
             for conversation in table.greetings.all():
-                if not table.linked(conversation.peer) or not conversation.fits():
-                    conversation.leave(
-                        "removed" if not table.linked(conversation.peer) else "rewired"
-                    )
+                linked = table.linked(conversation.peer)
+                if not linked or not conversation.fits():
+                    conversation.leave("rewired" if linked else "removed")
                     late = threading.Timer(_GOODBYE, self._cut, (conversation,))
                     late.daemon = True
                     late.start()
                 self._wake(conversation.peer)
             for peer in table.peers():
                 self._connector.want(peer)
-        self.push()
+        self.flush()

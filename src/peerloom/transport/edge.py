@@ -1,19 +1,21 @@
-"""One directed link as this peer sees it: whether it is up, since when, and what went over it."""
+"""Parts of the link table: one directed link, and the threads that wait for a change."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
 from .types import LinkState, Tally
 
-__all__ = ["Edge"]
+__all__ = ["Edge", "Waiters"]
 
 
 @dataclass
 class Edge:
-    """The state and the counters of one directed link; they outlive its connections."""
+    """State and counters of one directed link; they outlive its connections."""
 
     peer: str
     direction: Literal["in", "out"]
@@ -26,23 +28,60 @@ class Edge:
     reconnects: Counter[str] = field(default_factory=Counter)
 
     def count(self, result: str, size: int) -> None:
-        """One more parcel with this result."""
+        """Count one more parcel with this result."""
         self.frames[result] += 1
         self.bytes[result] += size
 
     def state(self, name: str, now: float, unacked_age: float, tally: Tally) -> LinkState:
-        """The link as it is now, for whoever asks."""
+        """The link as it is now, as a value."""
         return LinkState(
-            self.peer,
-            name,
-            self.direction,
-            self.up,
-            now - self.since,
-            self.rtt,
-            unacked_age,
-            dict(self.frames),
-            dict(self.bytes),
-            dict(self.reconnects),
-            tally,
-            self.congestion,
+            peer=self.peer,
+            name=name,
+            direction=self.direction,
+            up=self.up,
+            since=now - self.since,
+            rtt=self.rtt,
+            unacked_age=unacked_age,
+            frames=dict(self.frames),
+            bytes=dict(self.bytes),
+            reconnects=dict(self.reconnects),
+            tally=tally,
+            congestion=self.congestion,
         )
+
+
+class Waiters:
+    """Waiting threads: how to wake each, and when an arrival is worth it.
+
+    The table's lock guards all of it.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Callable[[], None], Callable[[], bool]]] = []
+        self.version = 0  # grows with every change that a waiting thread may want to see
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @contextmanager
+    def waiting(self, wake: Callable[[], None], ready: Callable[[], bool]) -> Iterator[None]:
+        """Register a waiting thread: `wake` is called on a change, or an arrival if `ready`."""
+        entry = (wake, ready)
+        self._waiting.append(entry)
+        try:
+            yield
+        finally:
+            self._waiting.remove(entry)
+
+    def wake_all(self) -> None:
+        """Wake every thread: something changed that all must see."""
+        self.version += 1
+        for wake, _ in self._waiting:
+            wake()
+
+    def arrived(self) -> None:
+        """Wake the threads for which this arrival or answer was the last one missing."""
+        self.version += 1
+        for wake, ready in self._waiting:
+            if ready():
+                wake()

@@ -1,4 +1,4 @@
-"""A peer's end of all its links: send parcels to neighbours, take theirs, see the links. One class over any driver."""
+"""A peer's end of all its links: send parcels, receive them, see the links."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from .types import (
     Settings,
     StopRequested,
     Wanted,
-)
+)  # fmt: skip
 
 __all__ = ["Endpoint"]
 
 
 class Endpoint:
-    """A peer's end of all its links, over TLS. It is a `Transport`; see there for every method.
+    """A peer's end of all its links, over TLS: a `Transport`, which documents every method.
 
-    The state directory holds the lock, the incarnation and the newest roster; it belongs to one peer and one run.
-    `listen` may name port 0 for any free one (see `port`). With `history` every event is kept for the checker.
+    The state directory belongs to one peer and one run; it holds the lock, the incarnation and the
+    newest roster. `listen` may name port 0 for any free one (see `port`). With `history`, every
+    event is kept for the checker.
     """
 
     def __init__(
@@ -60,20 +61,13 @@ class Endpoint:
                 book.offer(roster)
             assert book.current is not None
             incarnation = self._folder.next_incarnation()
-            chosen = settings or Settings()
             table = LinkTable(
-                identity.id,
-                book.current,
-                run,
-                incarnation,
-                chosen,
-                time.monotonic,
-                on_event,
-                history,
-            )
+                identity.id, book.current, run, incarnation, settings or Settings(),
+                time.monotonic, on_event, history,
+            )  # fmt: skip
             table.keep = book.offer
             self._build(table, TlsDriver(table, Credentials(identity), listen), self._folder.close)
-            table.consider(roster)  # one of a later epoch than the run's
+            table.consider(roster)  # it may be of a later epoch than the run's
         except BaseException:
             self._folder.close()
             raise
@@ -87,22 +81,18 @@ class Endpoint:
 
     def _build(self, table: LinkTable, driver: Driver, release: Callable[[], None]) -> None:
         self._table, self._driver, self._release = table, driver, release
-        self._unwoken: list[str] | None = None  # whom parcels wait for that are being sent together
-        table.record(
-            "start",
-            incarnation=table.incarnation,
-            version=table.roster.version,
-            epoch=table.roster.epoch,
-        )
+        self._batch: list[str] | None = None  # peers with parcels of `together` not yet sent
+        version, epoch = table.roster.version, table.roster.epoch
+        table.record("start", incarnation=table.incarnation, version=version, epoch=epoch)
 
-    # -- life
+    # -- start and end
 
     def start(self) -> None:
         """Open the links; returns at once."""
         self._driver.start()
 
     def close(self) -> None:
-        """Say goodbye and end every thread. What was not acknowledged is lost with the process; `settle` before."""
+        """Say goodbye and end every thread; call `settle` before, or unacked parcels are lost."""
         self._driver.stop()
         self._release()
 
@@ -154,47 +144,46 @@ class Endpoint:
         if channel is None or len(parcel.body) > channel.longest:
             most = f"up to {channel.longest} bytes ({channel.form})" if channel else "nothing"
             raise ConfigError(
-                f"Channel {parcel.channel} carries {most}, not {len(parcel.body)} bytes. Channels are agreed on in "
-                "RunIdentity."
+                f"Channel {parcel.channel} carries {most}, not {len(parcel.body)} bytes. Channels "
+                "are agreed on in RunIdentity."
             )
         with table.lock:
-            self._go_on()
+            self._raise_if_stopped()
             if table.closed("out", peer):
                 return Receipt(peer, "refused", "no_link")
-            receipt = self._outbox(peer).put(
-                parcel, mode, table.roster.epoch, table.clock(), repeat
-            )
-            if self._unwoken is not None:
-                self._unwoken.append(peer)
+            now, epoch = table.clock(), table.roster.epoch
+            receipt = self._outbox(peer).put(parcel, mode, epoch, now, repeat)
+            if self._batch is not None:
+                self._batch.append(peer)
                 return receipt
             table.wake(peer)
-        self._driver.push()
+        self._driver.flush()
         return receipt
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Parcels sent within go out when it ends, or when something is waited for: links that are woken one by one would
-        only wait for the interpreter, which who sends still holds.
+        """Send the parcels of a block when it ends, or when something is waited for.
+
+        Links that were woken one by one would only wait for the interpreter, which the sending
+        thread still holds.
         """
         with self._table.lock:
-            self._unwoken = []
+            self._batch = []
         try:
             yield
         finally:
-            self._go(last=True)
+            self._send_batch(last=True)
 
-    def _go(self, last: bool = False) -> None:
-        """Wake the links of all that was sent together so far."""
-        if self._unwoken is None:
+    def _send_batch(self, last: bool = False) -> None:
+        """Wake the links of all parcels of `together` so far."""
+        if self._batch is None:
             return
         with self._table.lock:
-            peers, self._unwoken = (
-                self._unwoken or [],
-                None if last or self._unwoken is None else [],
-            )
+            peers = self._batch or []
+            self._batch = None if last or self._batch is None else []
             for peer in peers:
                 self._table.wake(peer)
-        self._driver.push()
+        self._driver.flush()
 
     def skip(self, round: int, peer: str | None = None) -> None:
         """Tell a neighbour, or all, that nothing more is sent for rounds up to this one."""
@@ -204,27 +193,27 @@ class Endpoint:
             for other in peers:
                 self._outbox(other).skip(round, table.roster.epoch, table.clock())
                 table.wake(other)
-        self._driver.push()
+        self._driver.flush()
 
     def withdraw(self, peer: str, before_round: int) -> int:
-        """Drop unsent parcels of older rounds (counted superseded); how many they were."""
+        """Drop unsent parcels of older rounds (counted superseded); how many there were."""
         with self._table.lock:
             return self._outbox(peer).withdraw(before_round)
 
     def settle(self, receipts: list[Receipt] | None, deadline_seconds: float) -> bool:
-        """Wait until none of these, or with None nothing at all, is pending; False if the deadline came first."""
+        """Wait until none of these, or with None nothing, is pending; False at the deadline."""
         table = self._table
         end = table.clock() + deadline_seconds
         with table.lock:
-            self._press(receipts)
-        self._go()
-        self._driver.push()
+            self._request_answers(receipts)
+        self._send_batch()
+        self._driver.flush()
         with table.lock:
             while self._pending(receipts):
-                self._go_on()
+                self._raise_if_stopped()
                 if table.clock() >= end:
                     return False
-                self._driver.rest(end - table.clock(), lambda: not self._pending(receipts))
+                self._driver.wait(end - table.clock(), lambda: not self._pending(receipts))
         return True
 
     def _pending(self, receipts: list[Receipt] | None) -> bool:
@@ -232,68 +221,65 @@ class Endpoint:
             return any(outbox.tally.pending for outbox in self._table.outboxes.values())
         return any(receipt.outcome == "pending" for receipt in receipts)
 
-    def _press(self, receipts: list[Receipt] | None) -> None:
+    def _request_answers(self, receipts: list[Receipt] | None) -> None:
         """Let links ask at once for the answers that are waited for."""
-        awaited = (
-            None
-            if receipts is None
-            else {receipt.peer for receipt in receipts if receipt.outcome == "pending"}
-        )
+        awaited = {each.peer for each in receipts or () if each.outcome == "pending"}
         for peer, outbox in self._table.outboxes.items():
-            if outbox.tally.pending and (awaited is None or peer in awaited):
-                outbox.press()
-                if outbox.pressed:
+            if outbox.tally.pending and (receipts is None or peer in awaited):
+                outbox.request_answers()
+                if outbox.answers_requested:
                     self._table.wake(peer)
 
     def _outbox(self, peer: str) -> Outbox:
         if peer not in self._table.outboxes:
             raise PeerError(
-                f"There is no link from here to {self._table.name(peer)} in version {self.roster.version} of the roster."
+                f"There is no link from here to {self._table.name(peer)} in version "
+                f"{self.roster.version} of the roster."
             )
         return self._table.outboxes[peer]
 
     # -- receiving
 
     def take(self, peer: str, round: int, mix_index: int, deadline_seconds: float) -> Answer:
-        """The parcel of this round, once; None if it is late or the link is down for too long."""
+        """The parcel of this place, once; None if it is late or the link is down too long."""
         wanted = Wanted(peer, round, mix_index)
         return self.receive_all([wanted], deadline_seconds)[wanted]
 
     def receive_all(
         self, wanted: list[Wanted], deadline_seconds: float, known: int | None = None
     ) -> dict[Wanted, Answer]:
-        """The same for many at once: returns as soon as each is there, skipped or given up.
+        """`take` for many at once: returns as soon as each is there, skipped or given up.
 
-        Who says which version of the roster it knows is also told at once of a newer one, by what there is till then.
+        With `known`, the version of the roster that the caller knows, it also returns when there
+        is a newer one, with the answers so far.
         """
-        self._go()
+        self._send_batch()
         table, collection = self._table, Collection(self._table, wanted, deadline_seconds)
         while True:
             with table.lock:
-                self._go_on()
+                self._raise_if_stopped()
                 lines = collection.look()
                 table.make_room()
                 news = known is not None and table.newest.version != known
                 if collection.open and not lines and not news:
-                    self._driver.rest(collection.patience(), collection.ripe())
+                    self._driver.wait(collection.patience(), collection.ready())
             for peer, text in lines:
                 table.tell("late", peer, text)
             if not collection.open or news:
-                self._driver.push()  # peers that waited for room
+                self._driver.flush()  # to peers that waited for room
                 return collection.answers
 
     def expect(
         self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None
     ) -> None:
-        """This peer goes on at this round; what came for earlier ones, if it is started already, is dropped."""
+        """Go on at this round; parcels that came for earlier rounds are dropped."""
         with self._table.lock:
             self._table.want = round
             for peer, inbox in self._table.inboxes.items():
-                self._table.edges["in", peer].frames["stale"] += inbox.expect(
-                    round, (missed or {}).get(peer, ())
-                )
+                stale = inbox.expect(round, (missed or {}).get(peer, ()))
+                self._table.edges["in", peer].frames["stale"] += stale
             self._table.make_room()  # a peer may wait for room that older parcels took
-        self._driver.push()
+        self._driver.flush()
 
     def late(self, peer: str) -> list[Parcel]:
         """What came after it was given up, in order, each once."""
@@ -309,16 +295,16 @@ class Endpoint:
 
     def wait_for_arrivals(self, seen: int, deadline_seconds: float) -> int:
         """Wait until more than `seen` parcels and skips have arrived in all; the count now."""
-        self._go()
+        self._send_batch()
         table = self._table
         end = table.clock() + deadline_seconds
         with table.lock:
             while table.news <= seen and table.clock() < end:
-                self._go_on()
-                self._driver.rest(end - table.clock(), lambda: table.news > seen)
+                self._raise_if_stopped()
+                self._driver.wait(end - table.clock(), lambda: table.news > seen)
             return table.news
 
-    # -- seeing
+    # -- state of the links
 
     def links(self) -> list[LinkState]:
         """Every directed link of this peer."""
@@ -340,11 +326,11 @@ class Endpoint:
         self._table.adopt(roster)
 
     def consider(self, roster: Roster) -> None:
-        """A roster that came by another way than the links."""
+        """Consider a roster that came by another way than the links."""
         self._table.consider(roster)
 
     def refuse(self, why: str, detail: str) -> None:
-        """Count and tell that something of this peer's own was refused."""
+        """Count and report that something of this peer's own was refused."""
         self._table.refuse(self.me, why, detail)
 
     def closed(self, direction: Literal["in", "out"], peer: str) -> bool:
@@ -353,9 +339,9 @@ class Endpoint:
             return self._table.closed(direction, peer)
 
     def halt(self, why: str, word: str = "stopped") -> None:
-        """End every wait with this error."""
+        """Let every wait raise this error."""
         self._table.halt(why, word)
-        self._driver.push()
+        self._driver.flush()
 
     @property
     def stop_requested(self) -> bool:
@@ -363,11 +349,11 @@ class Endpoint:
         return self._table.stop_requested
 
     def request_stop(self) -> None:
-        """Let every wait, now or later, raise `StopRequested`. Any thread, or a signal's handler, may call this."""
+        """Let every wait, now or later, raise `StopRequested`; see `Transport`."""
         self._table.stop_requested = True
         self._driver.interrupt()
 
-    def _go_on(self) -> None:
+    def _raise_if_stopped(self) -> None:
         if self._table.stop_requested:
             raise StopRequested
         if self._table.halted:

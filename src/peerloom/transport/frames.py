@@ -1,13 +1,14 @@
-"""The form of what travels: a fixed prefix, a small header of known fields, and raw bytes. Pure functions, no pickle.
+"""The format of frames: a fixed prefix, a small header of known fields, and raw bytes.
 
-    prefix  "PLM1" | u8 version | u8 kind | u16 zero | u32 header length | u64 body length | u64 digest
-    header  a msgpack array: the fields of the kind, each of its form, in their order
-    body    what a channel carries (DATA, and MORE of it) or JSON (ROSTER, JOIN); no other kind has one
-    seal    u64 digest, where there is a body: summed up while it is sent, so that the first byte need not wait
+    prefix  "PLM1" | u8 version | u8 kind | u16 zero | u32 header length | u64 body length
+            | u64 digest
+    header  a msgpack array: the fields of the kind, in order, each of its form
+    body    what a channel carries (DATA, and MORE of it) or JSON (ROSTER, JOIN); no other kind
+    seal    u64 digest after a body: computed while it is sent, so the first byte need not wait
 
-A digest is xxh3, seeded with the length of the body: that of the prefix of the header, that of the seal of header and body.
-
-Nothing in a frame names a type. Whatever does not fit is refused, before memory is taken for it.
+Digests are xxh3 with the body's length as the seed. The prefix holds the digest of the header,
+the seal that of header and body. Nothing in a frame names a type. What does not fit is refused
+before memory is allocated for it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgpack
 import xxhash
@@ -24,28 +25,16 @@ from ..errors import PeerError
 from .roster import LARGEST_ROSTER
 
 __all__ = [
-    "PREFIX_LENGTH",
-    "SEGMENT",
-    "VERSION",
-    "FrameError",
-    "Head",
-    "Kind",
-    "begin",
-    "check_seal",
-    "decode",
-    "digest_of",
-    "encode",
-    "read_header",
-    "read_prefix",
-    "seal",
-]
+    "MAY_COME", "PREFIX_LENGTH", "SEGMENT", "VERSION", "FrameError", "Head", "Kind", "State",
+    "begin", "check_seal", "decode", "digest_of", "encode", "read_header", "read_prefix", "seal",
+]  # fmt: skip
 
 _PREFIX = struct.Struct("!4sBBHIQQ")
 _SEAL = struct.Struct("!Q")
 _MAGIC = b"PLM1"
 PREFIX_LENGTH = _PREFIX.size
 VERSION = 6
-SEGMENT = 1 << 18  # bytes of a body in one frame: answers pass between those of a longer body
+SEGMENT = 1 << 18  # bytes of a body in one frame; answers pass between the frames of a long body
 _LONGEST_HEADER = 4096
 _LARGEST_COUNT = 2**63 - 1
 
@@ -67,11 +56,25 @@ class Kind(IntEnum):
     JOIN = 12
 
 
+State = Literal["greeting", "expecting", "up", "leaving", "closed"]
+_WHILE_UP = (
+    Kind.DATA, Kind.MORE, Kind.SKIP, Kind.ACK, Kind.REFUSE,
+    Kind.PING, Kind.PONG, Kind.ROSTER, Kind.BYE,
+)  # fmt: skip
+MAY_COME: dict[State, tuple[Kind, ...]] = {
+    "greeting": (Kind.HELLO_OK, Kind.REFUSE),
+    "expecting": (Kind.HELLO,),
+    "up": _WHILE_UP,
+    "leaving": _WHILE_UP,
+    "closed": (),
+}
+"""What the other side may send in each state of a conversation; anything else ends it."""
+
 _KINDS = {kind.value: kind for kind in Kind}
 
 
 class FrameError(PeerError):
-    """Bytes that are no frame of this protocol; `reason` is one of a few fixed words, for counting."""
+    """Bytes that are no frame of this protocol; `reason` is a fixed word, for counting."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"A frame was refused: {reason}{f' ({detail})' if detail else ''}.")
@@ -88,7 +91,7 @@ class Head(NamedTuple):
 
     @property
     def seal_length(self) -> int:
-        """What is not there needs no seal."""
+        """Bytes of the seal: none without a body."""
         return _SEAL.size if self.body_length else 0
 
 
@@ -113,7 +116,7 @@ def _mode(value: Any) -> bool:
 
 
 _ORDER = {"epoch": _count, "incarnation": _count, "seq": _count}
-_SIDE = {  # what either side says of itself: its process, how often it dialled, what it has and wants of the other
+_SIDE = {  # of either side: its process, its dialling attempts, what it has of the other and wants
     "incarnation": _count,
     "process_nonce": _count,
     "attempt": _count,
@@ -121,24 +124,16 @@ _SIDE = {  # what either side says of itself: its process, how often it dialled,
     "want": _count,
     "room": _count,
 }
+# fmt: off
 _SCHEMA: Mapping[Kind, Mapping[str, Callable[[Any], bool]]] = {
     Kind.HELLO: {
-        "versions": _pair,
-        "run": _word,
-        "agreement": _word,
-        "roster": _word,
-        "roster_version": _count,
-        **_SIDE,
+        "versions": _pair, "run": _word, "agreement": _word, "roster": _word,
+        "roster_version": _count, **_SIDE,
     },
     Kind.HELLO_OK: {"roster_version": _count, **_SIDE},
     Kind.DATA: {
-        "channel": _count,
-        "round": _count,
-        "mix_index": _count,
-        "mode": _mode,
-        "ask": _flag,
-        "length": _count,
-        **_ORDER,
+        "channel": _count, "round": _count, "mix_index": _count, "mode": _mode, "ask": _flag,
+        "length": _count, **_ORDER,
     },
     Kind.MORE: {"seq": _count, "at": _count},
     Kind.SKIP: {"round": _count, **_ORDER},
@@ -150,6 +145,7 @@ _SCHEMA: Mapping[Kind, Mapping[str, Callable[[Any], bool]]] = {
     Kind.ROSTER: {},
     Kind.JOIN: {},
 }
+# fmt: on
 _LARGEST_BODY = {
     Kind.DATA: SEGMENT,
     Kind.MORE: SEGMENT,
@@ -159,23 +155,22 @@ _LARGEST_BODY = {
 
 
 def digest_of(packed: bytes, body_length: int) -> xxhash.xxh3_64:
-    """The digest of a packed header, to which the body is to be added."""
+    """The digest of a packed header; the caller adds the body."""
     return xxhash.xxh3_64(packed, seed=body_length)
 
 
 def begin(
     kind: Kind, header: Mapping[str, Any], body_length: int = 0
 ) -> tuple[bytes, xxhash.xxh3_64]:
-    """Prefix and header of a frame, and the digest that its body is to be added to before `seal`."""
+    """Prefix and header of a frame, and the digest to which the body is added before `seal`."""
     packed: bytes = msgpack.packb([header[name] for name in _SCHEMA[kind]])
     digest = digest_of(packed, body_length)
-    return _PREFIX.pack(
-        _MAGIC, VERSION, kind, 0, len(packed), body_length, digest.intdigest()
-    ) + packed, digest
+    size, checksum = len(packed), digest.intdigest()
+    return _PREFIX.pack(_MAGIC, VERSION, kind, 0, size, body_length, checksum) + packed, digest
 
 
 def seal(digest: xxhash.xxh3_64) -> bytes:
-    """What follows a body."""
+    """The bytes that follow a body."""
     return _SEAL.pack(digest.intdigest())
 
 
@@ -189,7 +184,7 @@ def encode(kind: Kind, header: Mapping[str, Any], body: bytes | memoryview = b""
 
 
 def read_prefix(data: bytes | bytearray) -> Head:
-    """Check the first 28 bytes: lengths are judged here, before anything is read or allocated for them."""
+    """Check the first 28 bytes; lengths are checked before anything is allocated for them."""
     magic, version, kind, zero, header_length, body_length, checksum = _PREFIX.unpack(data)
     if magic != _MAGIC:
         raise FrameError("not_a_frame")
@@ -212,14 +207,9 @@ def read_header(head: Head, data: bytes) -> dict[str, Any]:
         raise FrameError("checksum")
     try:
         values = msgpack.unpackb(
-            data,
-            raw=False,
-            max_str_len=128,
-            max_bin_len=0,
-            max_array_len=16,
-            max_map_len=0,
-            max_ext_len=0,
-        )
+            data, raw=False,
+            max_str_len=128, max_bin_len=0, max_array_len=16, max_map_len=0, max_ext_len=0,
+        )  # fmt: skip
     except (ValueError, msgpack.exceptions.UnpackException):
         raise FrameError("bad_header", kind.name) from None
     schema = _SCHEMA[kind]
@@ -233,13 +223,13 @@ def read_header(head: Head, data: bytes) -> dict[str, Any]:
 
 
 def check_seal(digest: xxhash.xxh3_64, found: bytes) -> None:
-    """Hold what followed a body against the digest of what came."""
+    """Compare the bytes that followed a body with its digest."""
     if seal(digest) != found:
         raise FrameError("checksum")
 
 
 def decode(data: bytes) -> tuple[Kind, dict[str, Any], bytes]:
-    """A whole frame held in memory, checked as one from the network would be."""
+    """Decode a whole frame held in memory, with the checks of one from the network."""
     if len(data) < PREFIX_LENGTH:
         raise FrameError("cut_short")
     head = read_prefix(data[:PREFIX_LENGTH])

@@ -1,4 +1,4 @@
-"""Whole frames over one TLS connection, one after the other, in the calling thread: for those who only exchange two."""
+"""Whole frames over a blocking TLS socket, for an exchange of one request and one answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["FrameSocket"]
 
 
 class FrameSocket:
-    """Sends a frame, reads a frame; how long either may take is the socket's own timeout."""
+    """Sends and reads whole frames; the socket's timeout limits how long that may take."""
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self._sock, self._parser = sock, Parser(_admit)
@@ -35,4 +35,4 @@ class FrameSocket:
 
 
 def _admit(head: Head, header: dict[str, Any]) -> memoryview:
-    return memoryview(bytearray(head.body_length))  # of a kind's largest, at most
+    return memoryview(bytearray(head.body_length))  # limited by the largest body of the kind

@@ -1,11 +1,13 @@
-"""Greetings: who may speak over a new connection, and which of two stays when both sides dial at once.
+"""Greetings: which peer may use a new connection, and which stays when both sides dial.
 
-Either side of a pair may dial. The dialler says HELLO, the other answers HELLO_OK or REFUSE; each says of itself which
-process it is, how often it has dialled, what it has of the other's parcels, and how much room it has for more.
+Either side of a pair may dial. The dialler sends HELLO, the other answers HELLO_OK or REFUSE. Each
+says which process it is, how often it has dialled, what it has of the other's parcels, and how
+much room it has for more.
 
-If both dial at once, the connection of the lower id stays. The lower one refuses a HELLO while its own awaits its
-answer; the higher one gives up its own. A HELLO may also come so late that the other connection is up already. So HELLO_OK
-names the last attempt of whoever says it: a HELLO of that attempt, or of one before it, is over.
+If both dial at once, the connection of the lower id stays: the lower id refuses a HELLO while its
+own is unanswered, and the higher id gives up its own. A HELLO may also come so late that the other
+connection is up already. Therefore HELLO_OK names the last attempt of its sender: a HELLO of that
+attempt, or of an earlier one, is void.
 """
 
 from __future__ import annotations
@@ -15,34 +17,43 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .frames import VERSION
+from .reasons import bounded
 from .types import RefusedError
 
 if TYPE_CHECKING:
     from .conversation import Conversation
     from .links import LinkTable
 
-__all__ = ["Greetings"]
+__all__ = ["Greetings", "RefusedByPeerError"]
+
+
+class RefusedByPeerError(ConnectionError):
+    """The other side refuses this connection; `why` is its reason."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"refused by the other side: {why}")
+        self.why = bounded(why)
 
 
 @dataclass
 class _Pair:
-    """What is known of the connections with one peer, in one process of ours."""
+    """The connections with one peer, as this process knows them."""
 
     current: Conversation | None = None
     attempts: int = 0  # how often we have dialled
-    awaits: int = 0  # the attempt whose HELLO has no answer yet
-    incarnation: int = 0  # theirs, with the number that their process drew, when we last greeted it
+    awaits: int = 0  # our attempt whose HELLO has no answer yet; 0 if there is none
+    incarnation: int = 0  # of the peer's process when we last greeted it, with its nonce
     process_nonce: int = 0
-    theirs: int = 0  # the last attempt of that process which needs no answer any more
+    theirs: int = 0  # the last attempt of that process that needs no answer
 
 
 class Greetings:
-    """Who speaks with whom. Call everything with the table's lock held."""
+    """The conversation with each peer. Call everything with the table's lock held."""
 
     def __init__(self, table: LinkTable) -> None:
         self._table = table
         self._pairs: dict[str, _Pair] = {}
-        self.open = True  # False: everything ends, and nobody is let in any more
+        self.open = True  # False: the endpoint stops, and new connections are refused
 
     def current(self, peer: str) -> Conversation | None:
         """The conversation that carries the links of a peer."""
@@ -54,7 +65,7 @@ class Greetings:
         return [pair.current for pair in self._pairs.values() if pair.current is not None]
 
     def hello(self, peer: str) -> dict[str, Any]:
-        """What to say first to a peer that we have dialled."""
+        """The HELLO to a peer that we have dialled."""
         table, pair = self._table, self._pair(peer)
         pair.attempts += 1
         pair.awaits = pair.attempts
@@ -63,18 +74,18 @@ class Greetings:
         return {**ours, "roster": roster.hash, "roster_version": roster.version, **self._side(peer)}
 
     def accept(self, talk: Conversation, hello: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a HELLO: what to say in HELLO_OK, or `RefusedError`."""
+        """Accept a HELLO and return the HELLO_OK, or raise `RefusedError`."""
         peer, pair = talk.peer, self._pair(talk.peer)
         why = self._objection(peer, hello) or self._crossed(peer, hello)
         if why:
             raise RefusedError(why)
-        pair.awaits = 0  # an attempt of ours that is under way is over
+        pair.awaits = 0  # our own attempt is void
         pair.theirs = hello["attempt"]
         self._begin(talk, hello)
         return {"roster_version": self._table.newest.version, **self._side(peer)}
 
     def accepted(self, talk: Conversation, answer: Mapping[str, Any], attempt: int) -> None:
-        """Our HELLO was answered by HELLO_OK; raises `RefusedError` if we go no further."""
+        """Take the HELLO_OK to our HELLO; raises `RefusedError` if it is not acceptable."""
         pair = self._pair(talk.peer)
         if pair.awaits != attempt:
             raise RefusedError("crossed")
@@ -86,7 +97,7 @@ class Greetings:
         self._begin(talk, answer)
 
     def over(self, talk: Conversation, attempt: int) -> bool:
-        """A conversation has ended; whether it was the one that carried the links."""
+        """Note that a conversation has ended; whether it carried the links."""
         pair = self._pairs.get(talk.peer)
         if pair is None:
             return False
@@ -98,14 +109,14 @@ class Greetings:
         return True
 
     def forget(self, peer: str) -> None:
-        """Nothing is known of this peer any more."""
+        """Forget all about this peer."""
         self._pairs.pop(peer, None)
 
     def _pair(self, peer: str) -> _Pair:
         return self._pairs.setdefault(peer, _Pair())
 
     def _side(self, peer: str) -> dict[str, Any]:
-        """What we say of ourselves in either greeting."""
+        """What either greeting says of this side."""
         table, inbox = self._table, self._table.inboxes.get(peer)
         return {
             "incarnation": table.incarnation,
@@ -116,7 +127,7 @@ class Greetings:
         }
 
     def _begin(self, talk: Conversation, said: Mapping[str, Any]) -> None:
-        """This conversation carries the links from now on."""
+        """Let this conversation carry the links from now on."""
         table, pair = self._table, self._pair(talk.peer)
         if not self.open:
             raise ConnectionError("stopped")
@@ -128,7 +139,8 @@ class Greetings:
         if old is not None:
             old.replaced()
             if not again:
-                text = f"{table.name(talk.peer)} was started a second time while its first link was open"
+                name = table.name(talk.peer)
+                text = f"{name} was started a second time while its first link was open"
                 table.tell("alarm", talk.peer, text)
 
     def _crossed(self, peer: str, hello: Mapping[str, Any]) -> str:
@@ -154,7 +166,7 @@ class Greetings:
         return self._impostor(peer, hello)
 
     def _impostor(self, peer: str, said: Mapping[str, Any]) -> str:
-        """Why this cannot be the process, or a later one, that we know under this name."""
+        """Why this is not the process we know under this id, or a later one; empty if it is."""
         pair, inbox = self._pair(peer), self._table.inboxes.get(peer)
         if said["incarnation"] == pair.incarnation and said["process_nonce"] != pair.process_nonce:
             return "identity_conflict"

@@ -1,4 +1,4 @@
-"""What came over one directed link: judged, put in order, kept until it is taken. Pure bookkeeping, like the outbox."""
+"""What came over one directed link and is not yet taken. No thread, no socket, no clock."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Result = Literal["applied", "duplicate", "stale"]
 
 
 class Inbox:
-    """One link's arrivals: at most once, in order.
+    """The arrivals of one link: each at most once, in order.
 
-    `floor` is the first (round, mix_index) that is still of interest. Parcels below it are stale: they are not kept for a
-    round any more, but `newest` sees them.
+    A place is a pair (round, mix_index). `floor` is the first place that is still of interest.
+    Parcels below it are stale: they are not kept for their round, but `newest` sees them.
     """
 
     def __init__(self, peer: str) -> None:
@@ -33,7 +33,7 @@ class Inbox:
         return len(self._rounds)
 
     def admit(self, epoch: int, order: tuple[int, int], mine: int) -> bool:
-        """Whether a frame of this epoch and order is new; refuses other epochs than mine."""
+        """Whether a frame of this order is new; refuses epochs other than `mine`."""
         if epoch != mine:
             raise RefusedError("stale_epoch" if epoch < mine else "epoch_ahead")
         return order > self.last
@@ -52,9 +52,8 @@ class Inbox:
             self._late.append(parcel)
             return "applied"
         if self.missed:
-            self.missed = {
-                missed for missed in self.missed if missed > place
-            }  # parcels come in order: those never will
+            # Parcels come in order: missed places before this one never will be filled.
+            self.missed = {missed for missed in self.missed if missed > place}
         if place < self.floor:
             return "stale"
         self._rounds[place] = parcel
@@ -69,7 +68,7 @@ class Inbox:
         return "applied"
 
     def look(self, round: int, mix_index: int) -> Parcel | Skipped | None:
-        """The answer for a round if it is known: a later parcel proves that this one is not coming, too."""
+        """The answer for a place if it is known; a later parcel proves that none comes for it."""
         place = (round, mix_index)
         if place < self.floor:
             return None
@@ -77,9 +76,8 @@ class Inbox:
             return self._rounds[place]
         if round <= self._skipped:
             return Skipped(round)
-        if any(
-            other > place and p.incarnation == self.last[0] for other, p in self._rounds.items()
-        ):
+        sender = self.last[0]
+        if any(at > place and p.incarnation == sender for at, p in self._rounds.items()):
             return Skipped(round)
         return None
 
@@ -88,7 +86,7 @@ class Inbox:
         return (round, mix_index) >= self.floor and self.look(round, mix_index) is None
 
     def pass_by(self, round: int, mix_index: int) -> int:
-        """This place is settled, taken or given up: drop it and all before it; how many untaken ones were dropped."""
+        """Drop this settled place and all before it; how many untaken parcels were dropped."""
         self.floor = max(self.floor, (round, mix_index + 1))
         gone = [place for place in self._rounds if place < self.floor]
         for place in gone:
@@ -96,7 +94,7 @@ class Inbox:
         return len([place for place in gone if place != (round, mix_index)])
 
     def give_up(self, round: int, mix_index: int) -> int:
-        """Go on without what should have come here; it is kept for `late` if it comes after all."""
+        """Go on without the parcel of this place; if it comes after all, `late` has it."""
         if (round, mix_index) >= self.floor:
             self.missed.add((round, mix_index))
         return self.pass_by(round, mix_index)
@@ -112,15 +110,15 @@ class Inbox:
         return found
 
     def expect(self, round: int, missed: Iterable[tuple[int, int]] = ()) -> int:
-        """Nothing before this round is of interest but what was missed; how many parcels that lay here are dropped.
+        """Drop what lies before this round, except what was missed; how many were dropped.
 
-        A neighbour may have sent again what was missed before anyone said so here: that is late, not stale.
+        A neighbour may have sent a missed parcel again before `missed` was known here: such a
+        parcel is late, not stale.
         """
         self.missed |= set(missed)
         self.floor = max(self.floor, (round, 0))
-        gone = {
-            place: self._rounds.pop(place) for place in sorted(self._rounds) if place < self.floor
-        }
+        past = [place for place in sorted(self._rounds) if place < self.floor]
+        gone = {place: self._rounds.pop(place) for place in past}
         late = [parcel for place, parcel in gone.items() if place in self.missed]
         self._late += late
         self.missed -= set(gone)
@@ -132,11 +130,11 @@ class Inbox:
 
     def _advance(self, order: tuple[int, int]) -> None:
         if order[0] != self.last[0]:
-            self._skipped = -1  # a restarted peer may go back behind what it had promised to skip
+            self._skipped = -1  # a restarted peer may send rounds that it had promised to skip
         self.last = order
 
     def start_epoch(self) -> None:
-        """Everything of the epoch before is over."""
+        """Forget everything of the epoch before."""
         self._rounds.clear()
         self._newest.clear()
         self._skipped = -1

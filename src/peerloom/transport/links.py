@@ -1,4 +1,4 @@
-"""The links of one endpoint: boxes, counters, the roster, one lock. Drivers move bytes between conversations."""
+"""The state of all links of one endpoint: boxes, counters, the roster, under one lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import PeerError
-from .edge import Edge
+from .edge import Edge, Waiters
 from .frames import FrameError
 from .greeting import Greetings
 from .history import History
@@ -19,7 +19,6 @@ from .outbox import Entry, Outbox
 from .reasons import ALARMS, bounded, explained
 from .roster import Roster, RosterForkError
 from .types import Event, LinkState, RunIdentity, Settings, Tally
-from .waiters import Waiters
 
 if TYPE_CHECKING:
     from .conversation import Conversation
@@ -30,7 +29,10 @@ _log = logging.getLogger("peerloom.transport")
 
 
 class LinkTable:
-    """The state of one endpoint. Take `lock` to read or change it; every other method takes it where it needs it."""
+    """The state of one endpoint. Hold `lock` to read or change an attribute.
+
+    Methods take the lock where they need it.
+    """
 
     def __init__(
         self,
@@ -46,61 +48,62 @@ class LinkTable:
     ) -> None:
         if not roster.has(me):
             raise PeerError(
-                f"This peer ({me[:7]}) is no member of version {roster.version} of the roster: it was removed, or has not "
-                "joined yet. Ask the founder for an invitation."
+                f"This peer ({me[:7]}) is no member of version {roster.version} of the roster: it "
+                "was removed, or has not joined yet. Ask the founder for an invitation."
             )
         self.me, self.roster, self.run, self.incarnation = me, roster, run, incarnation
         self.settings, self.clock, self.history = settings, clock, history
         self.lock = lock or threading.RLock()
-        # Drawn anew by every process: two with one incarnation are copies of one peer, or one that lost its folder.
+        # Drawn by every process: two with one incarnation are copies of one peer, or one of them
+        # has lost its folder.
         self.process_nonce = secrets.randbits(62)
         self.longest = max(channel.longest for channel in run.channels.values())
         self.greetings, self.waiters = Greetings(self), Waiters()
-        self.news = 0
-        self.want = 0
+        self.news = 0  # parcels and skips that have arrived
+        self.want = 0  # the round at which this peer goes on
         self.refusals: Counter[str] = Counter()
-        self.newest = roster  # known: in use, or offered by a neighbour
+        self.newest = roster  # the newest one known: in use, or offered by a neighbour
         self.halted = ""  # why this run cannot go on, once that is known
         self.stop_requested = False
-        self.farewell = "stopped"  # the word with which it takes its leave
-        # Set by the driver: to open and close connections after a change of roster, to end one, to write over one.
+        self.farewell = "stopped"  # the reason that BYE gives
+        # Set by the driver: open and close connections after a change of roster, end one, and
+        # write over one.
         self.rewire: Callable[[], None] = lambda: None
         self.cut: Callable[[Conversation], None] = lambda conversation: None
         self.wake: Callable[[str], None] = lambda peer: None
-        self.keep: Callable[[Roster], object] = lambda roster: (
-            None
-        )  # where an adopted roster is written first
+        # Set by the endpoint: write down a roster before it is used.
+        self.keep: Callable[[Roster], object] = lambda roster: None
         self._on_event = on_event
         self._told: set[tuple[str, str]] = set()
-        self._names: dict[str, str] = {}  # also of those who are members no more
+        self._names: dict[str, str] = {}  # also of former members
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
         self.edges: dict[tuple[str, str], Edge] = {}
         self._wire()
 
     def make_room(self) -> None:
-        """Something was taken, or is wanted no more: peers that had no room left are told. Call it with the lock."""
+        """Wake links whose sender had no room left and has some now. Hold the lock."""
         for conversation in self.greetings.all():
-            if conversation.receiver is not None and conversation.receiver.starved():
+            if conversation.receiver is not None and conversation.receiver.blocks_sender():
                 self.wake(conversation.peer)
 
     def record(self, what: str, **facts: object) -> None:
-        """A line of the history, if one is kept."""
+        """Add a line to the history, if one is kept."""
         if self.history is not None:
             self.history.note(what, **facts)
 
     def tell(self, kind: str, peer: str, text: str) -> None:
-        """One line for people: in the log, and to whoever listens."""
+        """Report one line: to the log, and to the observer of events."""
         _log.log(logging.WARNING if kind in ("alarm", "refused") else logging.INFO, text)
         if self._on_event is not None:
             self._on_event(Event(kind, peer, text))
 
     def name(self, peer: str) -> str:
-        """How people call this peer."""
+        """The name of a peer."""
         return self._names.get(peer) or self.roster.name(peer)
 
     def halt(self, why: str, word: str = "stopped") -> None:
-        """Whoever waits for this endpoint, now or later, gets this as an error; neighbours hear the word."""
+        """Let every wait, now or later, raise this error; neighbours are told `word`."""
         with self.lock:
             self.halted, self.farewell = self.halted or why, word
             self.waiters.wake_all()
@@ -109,7 +112,7 @@ class LinkTable:
     # -- links going up and down
 
     def went_up(self, peer: str) -> None:
-        """The links with a peer work."""
+        """Note that the links with a peer work."""
         with self.lock:
             edges = self._edges(peer)
             for edge in edges:
@@ -125,10 +128,8 @@ class LinkTable:
             for edge in edges:
                 edge.reconnects[why] += 1
                 if edge.up:
-                    way, spent = (
-                        "to" if edge.direction == "out" else "from",
-                        self.clock() - edge.since,
-                    )
+                    way = "to" if edge.direction == "out" else "from"
+                    spent = self.clock() - edge.since
                     lines.append(f"link {way} {self.name(peer)} is down after {spent:.1f} s: {why}")
                     edge.up, edge.since = False, self.clock()
             if lines:
@@ -137,13 +138,11 @@ class LinkTable:
             self.tell("down", peer, line)
 
     def ended(self, conversation: Conversation, why: str) -> None:
-        """A conversation is over; the driver says so once for each."""
+        """Note that a conversation is over; the driver calls this once for each."""
         peer = conversation.peer
         with self.lock:
-            current, linked = (
-                self.greetings.over(conversation, conversation.attempt),
-                self.linked(peer),
-            )
+            current = self.greetings.over(conversation, conversation.attempt)
+            linked = self.linked(peer)
             if not linked:
                 self.greetings.forget(peer)
             if not current and conversation.was_up:
@@ -158,7 +157,7 @@ class LinkTable:
             return sum(edge.frames["acked"] + edge.frames["applied"] for edge in self._edges(peer))
 
     def not_reached(self, peer: str, why: str) -> None:
-        """A peer was dialled without success."""
+        """Count an attempt to dial a peer that failed."""
         with self.lock:
             if self.greetings.current(peer) is None:
                 for edge in self._edges(peer):
@@ -168,7 +167,7 @@ class LinkTable:
         return [self.edges[way, peer] for way in ("out", "in") if (way, peer) in self.edges]
 
     def refuse(self, peer: str, why: str, detail: str = "") -> None:
-        """Count a refusal; the first of each kind and peer is told."""
+        """Count a refusal; the first of each kind and peer is reported."""
         word = why.removeprefix("by_peer_")
         why = why.removesuffix(word) + bounded(word)
         with self.lock:
@@ -201,7 +200,7 @@ class LinkTable:
         return None if self.newest is self.roster else self.newest
 
     def brought(self, data: bytes) -> int:
-        """A roster that a neighbour brought: its version. One that cannot be believed ends the connection."""
+        """Consider a neighbour's roster and return its version; `FrameError` if it is invalid."""
         try:
             roster = Roster.from_bytes(data, self.roster.founder)
             self.consider(roster)
@@ -211,7 +210,10 @@ class LinkTable:
             raise FrameError(why, str(error)) from None
 
     def consider(self, roster: Roster) -> None:
-        """If it is newer: used at once if it is of this epoch, else offered. Whom it removes is cut off either way."""
+        """Use a newer roster at once if it is of this epoch, else offer it.
+
+        Peers that it removes are cut off either way.
+        """
         roster.verify(self.roster.founder)
         with self.lock:
             if not roster.succeeds(self.newest):
@@ -225,17 +227,18 @@ class LinkTable:
         if same_epoch:
             self._tell_in_use(roster)
         else:
-            text = f"roster version {roster.version} arrived, of epoch {roster.epoch}; this run stays in {self.roster.epoch}"
-            self.tell("roster", "", text)
+            what = f"roster version {roster.version} arrived, of epoch {roster.epoch}"
+            self.tell("roster", "", f"{what}; this run stays in {self.roster.epoch}")
         self.rewire()
 
     def adopt(self, roster: Roster) -> None:
-        """Go over to a newer roster, also of a new epoch."""
+        """Use a newer roster, also of a new epoch."""
         roster.verify(self.roster.founder)
         with self.lock:
             if not roster.succeeds(self.roster):
                 raise PeerError(
-                    f"Version {roster.version} of the roster is not newer than version {self.roster.version}."
+                    f"Version {roster.version} of the roster is not newer than version "
+                    f"{self.roster.version}."
                 )
             self._use(roster)
         self._tell_in_use(roster)
@@ -259,14 +262,11 @@ class LinkTable:
         self.record("adopt", version=roster.version, epoch=roster.epoch)
 
     def _tell_in_use(self, roster: Roster) -> None:
-        self.tell(
-            "roster",
-            "",
-            f"using roster version {roster.version}, epoch {roster.epoch}, {len(roster.members)} members",
-        )
+        what = f"using roster version {roster.version}, epoch {roster.epoch}"
+        self.tell("roster", "", f"{what}, {len(roster.members)} members")
 
     def barred(self, peer: str) -> bool:
-        """Whether the newest roster we know of has no place for this peer any more."""
+        """Whether the newest roster known has no such peer."""
         return not self.newest.has(peer)
 
     def linked(self, peer: str) -> bool:
@@ -274,18 +274,19 @@ class LinkTable:
         return not (self.closed("in", peer) and self.closed("out", peer))
 
     def peers(self) -> list[str]:
-        """Everybody with whom there is a link."""
+        """All peers with which there is a link."""
         return [peer for peer in {peer: None for _, peer in self.edges} if not self.barred(peer)]
 
     def closed(self, direction: str, peer: str) -> bool:
-        """Whether the newest roster has no such link, or no such peer, any more."""
+        """Whether the newest roster has no such link or peer."""
         return (direction, peer) not in self.edges or self.barred(peer)
 
     def _halt_if_removed(self, roster: Roster) -> None:
         if not roster.has(self.me):
             self.halt(
-                f"The founder removed this peer from the federation: version {roster.version} of the roster, signed, has no "
-                "place for it. What it learnt is kept. To take part again, ask the founder for an invitation."
+                f"The founder removed this peer from the federation: version {roster.version} of "
+                "the roster, signed, has no place for it. What it learnt is kept. To take part "
+                "again, ask the founder for an invitation."
             )
 
     def _wire(self) -> None:
@@ -304,7 +305,7 @@ class LinkTable:
                 self.inboxes[peer].floor = (self.want, 0)
         for way, peer in list(self.edges):
             if peer not in targets and peer not in sources and self.greetings.current(peer) is None:
-                self.greetings.forget(peer)  # who was removed and comes back comes as new
+                self.greetings.forget(peer)  # a peer that is removed and comes back is new
             if peer not in (targets if way == "out" else sources):
                 del self.edges[way, peer]
                 if way == "out":
@@ -315,27 +316,18 @@ class LinkTable:
     def _outbox(self, peer: str) -> Outbox:
         def note(what: str, entry: Entry) -> None:
             parcel = entry.parcel
-            mix_index, channel = (
-                (parcel.mix_index, parcel.channel) if parcel is not None else (0, -1)
-            )
-            facts = {
-                "to": peer,
-                "number": entry.number,
-                "seq": entry.seq,
-                "round": entry.round,
-                "mix_index": mix_index,
-            }
-            reason = {"why": entry.receipt.reason} if what == "refuse" else {}
+            order = {"number": entry.number, "seq": entry.seq, "round": entry.round}
             self.record(
                 what,
-                channel=channel,
+                channel=-1 if parcel is None else parcel.channel,
                 mode=entry.mode,
                 incarnation=self.incarnation,
-                **facts,
-                **reason,
+                to=peer,
+                **order,
+                mix_index=0 if parcel is None else parcel.mix_index,
+                **({"why": entry.receipt.reason} if what == "refuse" else {}),
             )
 
         noted = {} if self.history is None else {"note": note}
-        return Outbox(
-            peer, self.settings.outbox, self.settings.retain, window=self.settings.window, **noted
-        )
+        settings = self.settings
+        return Outbox(peer, settings.outbox, settings.retain, window=settings.window, **noted)

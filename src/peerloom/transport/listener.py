@@ -1,4 +1,4 @@
-"""One socket that listens: a thread for each handshake, none for a link, no word read before a key is proved."""
+"""The listening socket: one thread per handshake; nothing is read before a key is proved."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from .types import RefusedError
 
 __all__ = ["Listener"]
 
-_SWEEP = 0.25  # seconds between two looks at handshakes that take too long,
-_QUIET = 2.0  # and where there are none, until the next look at all
+_SWEEP = 0.25  # seconds between two checks for handshakes that take too long
+_QUIET = 2.0  # the same while there is no handshake
 _BACKLOG = 256
 
 
 class Listener:
-    """Answers connections, guards against floods, and hands every connection that was greeted to `add`."""
+    """Accepts connections, limits floods, and hands every greeted connection to `add`.
+
+    `lost` is called with a peer whose greeting failed, so that it is dialled.
+    """
 
     def __init__(
         self,
@@ -41,8 +44,9 @@ class Listener:
             family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
             self._socket = socket.create_server(listen, family=family, backlog=_BACKLOG)
         except OSError as error:
+            where = f"{listen[0]}:{listen[1]}"
             raise PeerError(
-                f"Cannot listen on {listen[0]}:{listen[1]} ({error}). Choose another address or port."
+                f"Cannot listen on {where} ({error}). Choose another address or port."
             ) from None
         self.port: int = self._socket.getsockname()[1]
         self._guard = threading.Lock()
@@ -53,11 +57,11 @@ class Listener:
         self._thread = threading.Thread(target=self._accept, name="listener", daemon=True)
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to accept connections."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer nobody any more."""
+        """Stop accepting, and end all handshakes."""
         self._stopping.set()
         _cut(self._socket)  # wakes the thread that accepts
         if self._thread.ident is not None:
@@ -94,7 +98,10 @@ class Listener:
             thread.start()
 
     def _flooded(self, address: str) -> bool:
-        """Whether there is no room for one more. Members' addresses have room of their own, which strangers cannot take."""
+        """Whether there is no room for one more handshake.
+
+        Addresses of members and proven neighbours have room that strangers cannot take.
+        """
         settings = self._table.settings
         members = {
             parse_address(place)[0]
@@ -109,8 +116,9 @@ class Listener:
         return full or per_address[address] >= settings.handshakes_per_address
 
     def _sweep(self) -> int:
-        """A handshake that drips byte by byte never times out by itself; its time as a whole is limited here. How many are
-        under way.
+        """Cut handshakes that take too long as a whole; how many are under way.
+
+        One that drips byte by byte would never run into the socket's timeout.
         """
         oldest = time.monotonic() - self._table.settings.handshake
         with self._guard:
@@ -147,9 +155,8 @@ class Listener:
                 connection.greet(late)
             except BaseException as error:
                 table.ended(connection.conversation, reason_of(error))
-                self._lost(
-                    peer
-                )  # it may have been current for a moment, so that nobody dialled any more
+                # It may have been current for a moment, so that no thread dialled the peer.
+                self._lost(peer)
                 raise
         except BaseException as error:
             self._refuse(peer, sock, error, late)
@@ -176,9 +183,8 @@ class Listener:
             isinstance(error, OSError) and not self._stopping.is_set() and sock in self._unfinished
         ):
             why = "handshake_timeout" if time.monotonic() >= late else reason_of(error)
-            if (
-                not peer or why != "closed"
-            ):  # a member may have been reached by another connection meanwhile
+            # A member may have been reached by another connection meanwhile.
+            if not peer or why != "closed":
                 table.refuse(peer, why)
 
 

@@ -1,4 +1,4 @@
-"""What waits to go over one directed link, and the account of it. Pure bookkeeping: no thread, no socket, no clock."""
+"""What waits to be sent over one directed link. No thread, no socket, no clock."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .types import Mode, OutboxFullError, Parcel, Receipt, Tally
 
 __all__ = ["Entry", "Outbox"]
 
-_SMALL = 65536  # bytes of a parcel whose answer costs more than it tells
+_SMALL = 65536  # bytes up to which an answer to each parcel costs more than it is worth
 
 
 @dataclass
 class Entry:
-    """A parcel, or a promise to skip rounds, on its way. It gets its number when it is first sent."""
+    """A parcel, or a promise to skip rounds; it gets its number when it is first sent."""
 
     round: int
     parcel: Parcel | None
@@ -25,8 +25,8 @@ class Entry:
     created: float
     number: int = 0
     seq: int = 0
-    asks: bool = True  # whether the other side is to answer at once
-    repeat: bool = False  # whether an earlier process had sent it already
+    asks: bool = True  # for an answer at once
+    repeat: bool = False  # whether an earlier process had sent it
 
     @property
     def sent(self) -> bool:
@@ -35,18 +35,19 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """Of the parcel, in bytes."""
+        """Bytes of the parcel's body."""
         return 0 if self.parcel is None else self.parcel.body.nbytes
 
 
 class Outbox:
-    """First in, first out; what is not yet sent may be superseded.
+    """A queue, first in, first out; unsent entries may be superseded.
 
-    Numbers are given in the order of sending, so (incarnation, seq) grows on the wire whatever was dropped in between.
+    Numbers are given in the order of sending, so (incarnation, seq) grows on the wire whatever was
+    dropped in between.
 
-    An answer to a small parcel costs nearly as much as the parcel. So of those of which every one counts only each
-    `window`th asks for one, which then speaks for all before it; but all do until the other side has taken the first of a
-    connection, of an epoch, or after a refusal.
+    An answer to a small parcel costs nearly as much as the parcel. So only every `window`th small
+    ordered parcel asks for one, which acknowledges all before it. Every parcel asks until the
+    other side has taken the first of a connection, of an epoch, or after a refusal.
     """
 
     def __init__(
@@ -58,18 +59,14 @@ class Outbox:
         window: int = 1,
     ) -> None:
         self._peer, self._limit, self._note, self._window = peer, limit, note, window
-        self._under_way: deque[Entry] = (
-            deque()
-        )  # sent over the present connection, not answered yet
-        self.waiting: deque[Entry] = deque()  # those to be sent after them
-        self._calm = -1  # the epoch of what the other side took last
-        self._pressed = False
+        self._under_way = deque[Entry]()  # sent over this connection, not answered yet
+        self.waiting = deque[Entry]()  # to be sent after them
+        self._acked_epoch = -1  # of the last acked entry; -1: everything asks for an answer
+        self._answers_requested = False
         self._retained: deque[Entry] = deque(maxlen=retain)
-        self._latest: dict[
-            int, Entry
-        ] = {}  # the last acked parcel of each channel where only the latest counts
+        self._latest: dict[int, Entry] = {}  # the last acked 'latest' parcel of each channel
         self._promise: Entry | None = None  # the last acked skip
-        self._receiver = 0  # the incarnation of the other side that acked them
+        self._receiver = 0  # the incarnation of the receiver that acked them
         self._seq = 0
         self._created = self._acked = self._superseded = self._refused = 0
 
@@ -79,12 +76,12 @@ class Outbox:
 
     @property
     def tally(self) -> Tally:
-        """The account; balanced by construction of every method below, and tested to be."""
+        """The account: created = acked + superseded + refused + pending."""
         pending = len(self._under_way) + len(self.waiting)
         return Tally(self._created, self._acked, self._superseded, self._refused, pending)
 
     def oldest(self) -> float | None:
-        """When the oldest entry that is not settled was created."""
+        """When the oldest pending entry was created."""
         return min((entry.created for entry in self), default=None)
 
     # -- filling
@@ -92,32 +89,32 @@ class Outbox:
     def put(
         self, parcel: Parcel, mode: Mode, epoch: int, now: float, repeat: bool = False
     ) -> Receipt:
-        """Queue a parcel; with 'latest' it replaces an unsent one of its channel. What is repeated is not limited."""
+        """Queue a parcel; with 'latest' it replaces an unsent one of its channel.
+
+        Raises `OutboxFullError` if too many ordered parcels wait; a `repeat` is always taken.
+        """
         if mode == "latest":
+            channel = parcel.channel
             self._supersede(
-                lambda e: (
-                    e.mode == "latest"
-                    and e.parcel is not None
-                    and e.parcel.channel == parcel.channel
-                )
+                lambda e: e.mode == mode and e.parcel is not None and e.parcel.channel == channel
             )
         elif not repeat and self._full():
             raise OutboxFullError(
-                f"{self._limit} parcels wait for {self._peer[:7]}, as many as the settings allow. Withdraw old rounds, "
-                "send with mode='latest', or raise Settings.outbox."
+                f"{self._limit} parcels wait for {self._peer[:7]}, as many as the settings allow. "
+                "Withdraw old rounds, send with mode='latest', or raise Settings.outbox."
             )
         return self._append(
             Entry(parcel.round, parcel, mode, epoch, Receipt(self._peer), now, repeat=repeat)
         )
 
     def _full(self) -> bool:
-        """Whether as many ordered parcels wait as may; repeats of an earlier process do not count."""
+        """Whether as many ordered parcels wait as may; repeats do not count."""
         if len(self._under_way) + len(self.waiting) < self._limit:
             return False
         return sum(entry.mode == "ordered" and not entry.repeat for entry in self) >= self._limit
 
     def skip(self, round: int, epoch: int, now: float) -> Receipt:
-        """Queue the promise to send nothing for rounds up to this one; it replaces an unsent earlier promise."""
+        """Queue the promise to send nothing up to this round; it replaces an unsent earlier one."""
         self._supersede(lambda entry: entry.parcel is None and entry.round <= round)
         return self._append(Entry(round, None, "latest", epoch, Receipt(self._peer), now))
 
@@ -128,14 +125,14 @@ class Outbox:
         )
 
     def forget_epochs(self, before: int) -> None:
-        """Refuse here what every receiver would refuse: entries of an epoch that is over."""
+        """Refuse entries of past epochs, as every receiver would."""
         for box in (self._under_way, self.waiting):
             for entry in [entry for entry in box if entry.epoch < before]:
                 box.remove(entry)
                 self._refuse(entry, "stale_epoch")
 
     def forget_all(self, why: str) -> None:
-        """The link is gone for good."""
+        """Refuse everything: the link is gone."""
         for box in (self._under_way, self.waiting):
             while box:
                 self._refuse(box.popleft(), why)
@@ -143,7 +140,7 @@ class Outbox:
     # -- emptying
 
     def next(self, room: bool = True) -> Entry | None:
-        """The entry to send now, numbered; from now on it is under way. Ordered parcels wait for room there."""
+        """Number the entry to send now and count it as under way; ordered ones need `room`."""
         if not self.waiting or (not room and self.waiting[0].mode == "ordered"):
             return None
         entry = self.waiting.popleft()
@@ -152,17 +149,17 @@ class Outbox:
             entry.seq = self._seq
         self._under_way.append(entry)
         entry.asks = (
-            self._pressed
+            self._answers_requested
             or entry.mode == "latest"
             or entry.size > _SMALL
-            or entry.epoch != self._calm
+            or entry.epoch != self._acked_epoch
             or len(self._under_way) >= self._window
         )
         return entry
 
     @property
     def last(self) -> int:
-        """The number of what was sent last and is not answered yet; 0 if there is nothing."""
+        """The number of the last unanswered entry; 0 if there is none."""
         return self._under_way[-1].seq if self._under_way else 0
 
     def under_way(self, seq: int) -> Entry | None:
@@ -170,40 +167,41 @@ class Outbox:
         return next((entry for entry in self._under_way if entry.seq == seq), None)
 
     @property
-    def pressed(self) -> bool:
-        """Whether somebody waits for the answer to what is under way."""
-        return self._pressed and bool(self._under_way)
+    def answers_requested(self) -> bool:
+        """Whether a thread waits for the answer to what is under way."""
+        return self._answers_requested and bool(self._under_way)
 
-    def press(self) -> None:
-        """Ask for answers at once until nothing is pending any more."""
-        self._pressed = True
+    def request_answers(self) -> None:
+        """Ask for answers at once until nothing is pending."""
+        self._answers_requested = True
 
     def acked(self, seq: int) -> list[Entry]:
-        """The other side has everything up to this number; what of it was still open."""
+        """Ack everything up to this number; the entries that were still open."""
         found = []
         while self._under_way and self._under_way[0].seq <= seq:
             found.append(self._under_way.popleft())
             self._ack(found[-1])
-        self._pressed = self._pressed and bool(self._under_way or self.waiting)
+        if not (self._under_way or self.waiting):
+            self._answers_requested = False
         return found
 
     def refused(self, seq: int, why: str) -> bool:
-        """The other side will never take it; whether that was still open."""
-        self._calm = -1
+        """Refuse the first entry under way if it has this number; whether it had."""
+        self._acked_epoch = -1
         if not self._under_way or self._under_way[0].seq != seq:
             return False
         self._refuse(self._under_way.popleft(), why)
         return True
 
     def again(self) -> None:
-        """Nothing that is under way arrives: it is to be sent once more."""
-        self._calm = -1
+        """Queue everything under way to be sent again."""
+        self._acked_epoch = -1
         while self._under_way:
             self.waiting.appendleft(self._under_way.pop())
 
     def _ack(self, entry: Entry) -> None:
         self._acked += 1
-        self._calm = entry.epoch
+        self._acked_epoch = entry.epoch
         entry.receipt.outcome = "acked"
         self._note("ack", entry)
         if entry.parcel is None:
@@ -216,10 +214,12 @@ class Outbox:
     def resume(
         self, mine: int, last: tuple[int, int], receiver: int, want: int, epoch: int
     ) -> list[Entry]:
-        """After a new connection: `last` is what the other side has of us, `receiver` its incarnation, `want` its round.
+        """Go on over a new connection; return what arrived without our knowing, now acked.
 
-        What arrived without our knowing counts as acked, and is returned. A receiver that was restarted has lost what it
-        had, so it gets the retained rounds from `want` on, the newest of every channel, and the last promise once more.
+        `mine` is our incarnation, `last` the (incarnation, seq) that the other side has of us,
+        `receiver` its incarnation, `want` its round. A receiver that was restarted has lost what
+        it had: it gets again the retained rounds from `want` on, the latest parcel of every
+        channel, and the last promise.
         """
         self.again()
         arrived = list[Entry]()
@@ -227,12 +227,17 @@ class Outbox:
             while self.waiting and self.waiting[0].sent and self.waiting[0].seq <= last[1]:
                 arrived.append(self.waiting.popleft())
                 self._ack(arrived[-1])
-            self._calm = -1
+            self._acked_epoch = -1
         restarted, self._receiver = self._receiver not in (0, receiver), receiver
-        if not restarted:
-            return arrived
+        if restarted:
+            self._repeat(want, epoch)
+        return arrived
+
+    def _repeat(self, want: int, epoch: int) -> None:
+        """Queue again, before everything else, what a restarted receiver has lost."""
         for entry in self.waiting:
-            entry.seq = 0  # its number may lie below those of the repeats; to a new life of the receiver it is new anyway
+            # Its number may lie below those of the repeats; to a new process it is new anyway.
+            entry.seq = 0
         present = {
             entry.parcel.channel
             for entry in self.waiting
@@ -240,23 +245,17 @@ class Outbox:
         }
         again = [entry for entry in self._retained if entry.round >= want]
         again += [entry for channel, entry in self._latest.items() if channel not in present]
-        again += (
-            [self._promise] if self._promise is not None and self._promise.round >= want else []
-        )
+        if self._promise is not None and self._promise.round >= want:
+            again.append(self._promise)
         self._retained.clear()
         self._latest.clear()
         for entry in reversed([entry for entry in again if entry.epoch == epoch]):
+            receipt = Receipt(self._peer)
             repeat = Entry(
-                entry.round,
-                entry.parcel,
-                entry.mode,
-                entry.epoch,
-                Receipt(self._peer),
-                entry.created,
+                entry.round, entry.parcel, entry.mode, entry.epoch, receipt, entry.created
             )
             self._enter(repeat)
             self.waiting.appendleft(repeat)
-        return arrived
 
     # -- inside
 

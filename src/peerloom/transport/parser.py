@@ -1,4 +1,4 @@
-"""Bytes to frames: says where the next bytes are to be put, so that large bodies are never copied."""
+"""Bytes to frames, without copies of large bodies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Admit = Callable[[Head, dict[str, Any]], "memoryview | None"]
 
 
 class Frame(NamedTuple):
-    """A whole frame, checked. A body that was not admitted was read past, and is not here."""
+    """A whole frame, checked; `body` is empty if it was not admitted."""
 
     kind: Kind
     header: dict[str, Any]
@@ -27,10 +27,11 @@ class Frame(NamedTuple):
 
 
 class Parser:
-    """Put what comes into `buffer()`, say how much it was with `advance(count)`, and ask for frames with `next()`.
+    """Put what comes into `buffer()`, call `advance(count)`, then `next()` until it is None.
 
-    `admit` is asked for memory when the header of a frame with a body is known: exactly as long as the body,
-    or None to read past it. It may raise `FrameError`, as `next` does for bytes that are no frame.
+    When the header of a frame with a body is known, `admit` is asked for memory: exactly as long
+    as the body, or None to read past it. It may raise `FrameError`, as `next` does for bytes that
+    are no frame.
     """
 
     def __init__(self, admit: Admit) -> None:
@@ -43,13 +44,10 @@ class Parser:
         self._head: Head | None = None
         self._header: dict[str, Any] | None = None
         self._digest: xxhash.xxh3_64 | None = None  # None: the body is read past
-        self._body, self._missing = (
-            _NOTHING,
-            0,
-        )  # of the body, and how many bytes of it are still to come
+        self._body, self._missing = _NOTHING, 0  # and how many bytes of it are still to come
 
     def buffer(self) -> memoryview:
-        """Where to put what comes next; in the midst of a large body, right there."""
+        """Where to put what comes next; within a large body, directly there."""
         self._direct = self._from == self._upto and bool(self._body) and self._missing >= _RECORD
         if self._direct:
             return self._body[len(self._body) - self._missing :]
@@ -62,14 +60,14 @@ class Parser:
         return self._ahead[self._upto :]
 
     def advance(self, count: int) -> None:
-        """So many bytes were put there."""
+        """Note that `count` bytes were put into the buffer."""
         if self._direct:
             self._missing -= count
         else:
             self._upto += count
 
     def next(self) -> Frame | None:
-        """The next frame that is whole; ask until there is none. What one means may decide whether the next is admitted."""
+        """The next whole frame, if any; its effect may decide whether the next is admitted."""
         if self._head is None:
             prefix = self._taken(PREFIX_LENGTH)
             if prefix is None:
@@ -104,7 +102,7 @@ class Parser:
                 self._body, self._digest = into, digest_of(packed, head.body_length)
 
     def _fill(self) -> None:
-        """Use up what lies ahead for the body."""
+        """Move what was read ahead into the body."""
         here = min(self._missing, self._upto - self._from)
         if here and self._body:
             start = len(self._body) - self._missing

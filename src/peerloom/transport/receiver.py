@@ -1,10 +1,10 @@
-"""The receiving half of a link over one connection: frames to the inbox, judged, and answers to them.
+"""The receiving half of a link over one connection: frames to the inbox, and answers.
 
     idle ---- DATA whose body is longer than a segment ----> filling
     idle <--- the last MORE of it ------------------------- filling
 
-How many ordered parcels the sender may still send is told in every answer, and without being asked once it could send
-none while there was room again.
+Each answer tells how many more ordered parcels the sender may send. If it may send none and there
+is room again, it is told without having asked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Arrival", "Receiver"]
 
 @dataclass
 class Arrival:
-    """A parcel as it comes in; without a body where it is not wanted, and then perhaps with the reason."""
+    """A parcel as it comes in; one that is not wanted has no body, and perhaps a reason."""
 
     header: dict[str, Any]
     body: Body | None = None
@@ -36,12 +36,12 @@ class Arrival:
 
     @property
     def length(self) -> int:
-        """Of the body, in bytes."""
+        """Bytes of the whole body."""
         return int(self.header["length"])
 
 
 class Receiver:
-    """Takes the frames of one peer, in one process of it."""
+    """Takes the frames of one process of a peer."""
 
     def __init__(self, table: LinkTable, peer: str) -> None:
         self._table, self._peer = table, peer
@@ -50,14 +50,14 @@ class Receiver:
         self._coming: Arrival | None = None  # a parcel of which parts are still missing
         self._granted = 0  # ordered parcels that the sender may still send
         self._seen = 0  # the number of the last frame that was dealt with
-        self.dropped = False  # whether a parcel was let go unanswered, for want of a link
+        self.dropped = False  # whether a parcel was dropped unanswered because its link is gone
 
     def greeted(self, incarnation: int) -> None:
-        """This is the process that speaks from now on."""
+        """Note the incarnation of the process at the other end."""
         self._incarnation = incarnation
 
     def room(self) -> int:
-        """Tell how many ordered parcels may come from now on."""
+        """Grant the sender as many ordered parcels as there is room for, and return how many."""
         inbox = self._table.inboxes.get(self._peer)
         self._granted = max(0, self._table.settings.inbox - (0 if inbox is None else len(inbox)))
         return self._granted
@@ -65,18 +65,16 @@ class Receiver:
     # -- bodies, outside the lock
 
     def admit(self, head: Head, header: dict[str, Any]) -> memoryview | None:
-        """Memory for what a frame brings of a body, if it may come and is wanted."""
+        """Memory for a frame's part of a body; None if the body is to be read past."""
         if head.kind is Kind.DATA:
             self._begin(header)
         coming = self._expected(head.kind, header, head.body_length)
-        return (
-            None
-            if coming.body is None
-            else coming.body.data[coming.filled : coming.filled + head.body_length]
-        )
+        if coming.body is None:
+            return None
+        return coming.body.data[coming.filled : coming.filled + head.body_length]
 
     def gathered(self, frame: Frame) -> Arrival | None:
-        """Whether a parcel is whole with this frame; if so it was judged, too."""
+        """The parcel that this frame completes, with its body checked; None if parts miss."""
         if frame.kind is Kind.DATA and not frame.size:
             self._begin(frame.header)
         coming = self._expected(frame.kind, frame.header, frame.size)
@@ -89,14 +87,12 @@ class Receiver:
         return coming
 
     def _begin(self, header: dict[str, Any]) -> None:
-        """A new parcel: refused before memory is taken for it, or not wanted, or given its memory."""
+        """Begin a parcel: refuse it before memory is allocated, or allocate if it is wanted."""
         if self._coming is not None:
             raise FrameError("out_of_turn", "a parcel within another")
         table, self._coming = self._table, Arrival(header)
-        if header["length"] > table.longest:
-            raise FrameError(
-                "oversized", f"{header['length']} bytes"
-            )  # so much is not even read past
+        if header["length"] > table.longest:  # so many bytes are not even read past
+            raise FrameError("oversized", f"{header['length']} bytes")
         if header["incarnation"] != self._incarnation:
             raise FrameError("out_of_turn", "another incarnation than the greeting's")
         channel = table.run.channels.get(header["channel"])
@@ -116,9 +112,8 @@ class Receiver:
         coming = self._coming
         if coming is None or header["seq"] != coming.header["seq"]:
             raise FrameError("out_of_turn", f"{kind.name} of no parcel")
-        if header.get("at", 0) != coming.filled or size != min(
-            SEGMENT, coming.length - coming.filled
-        ):
+        part = min(SEGMENT, coming.length - coming.filled)
+        if header.get("at", 0) != coming.filled or size != part:
             raise FrameError("out_of_turn", f"{kind.name} of another part")
         return coming
 
@@ -134,7 +129,7 @@ class Receiver:
     # -- applying, with the lock held
 
     def apply(self, coming: Arrival) -> bytes:
-        """Put a parcel into the inbox; the answer, empty if none is asked for."""
+        """Put a parcel into the inbox and return the answer, empty if none is asked for."""
         header, size = coming.header, coming.length
         if header["mode"] == "ordered":
             if not self._granted:
@@ -162,7 +157,7 @@ class Receiver:
         return result
 
     def skip(self, header: dict[str, Any]) -> bytes:
-        """Note a promise to send nothing; the answer."""
+        """Note a promise to send nothing for some rounds, and return the answer."""
         if header["incarnation"] != self._incarnation:
             raise FrameError("out_of_turn", "another incarnation than the greeting's")
         order = (header["incarnation"], header["seq"])
@@ -178,11 +173,11 @@ class Receiver:
         return self._answer(header, result)
 
     def grant(self) -> bytes:
-        """Tell how much room there is, although nobody asked."""
+        """An ACK that tells the room without having been asked."""
         return encode(Kind.ACK, {"seq": self._seen, "result": "room", "room": self.room()})
 
-    def starved(self) -> bool:
-        """Whether the sender may send nothing although there is room."""
+    def blocks_sender(self) -> bool:
+        """Whether the sender may send nothing although there is room again."""
         if self._granted:
             return False
         inbox = self._table.inboxes.get(self._peer)
@@ -193,7 +188,7 @@ class Receiver:
             if why == "no_link":
                 self.dropped = True
                 return b""
-            # What follows must not overtake it: over a new connection it is sent again, asks, and is counted.
+            # What follows must not overtake it: over a new connection it is sent again, and asks.
             raise ConnectionError(f"refused unasked: {why}")
         self._edge.frames[f"refused_{why}"] += 1
         self._edge.bytes["refused"] += size
@@ -214,22 +209,16 @@ class Receiver:
         if table.history is not None and result != "duplicate":
             order = {key: header[key] for key in ("epoch", "incarnation", "seq", "round")}
             what = {"mix_index": mix_index, "channel": channel, "mode": mode}
-            table.record(
-                "apply",
-                result=result,
-                **{"from": self._peer},
-                life=table.incarnation,
-                **what,
-                **order,
-            )
+            ends = {"from": self._peer, "life": table.incarnation}
+            table.record("apply", result=result, **ends, **what, **order)
 
     def _inbox(self) -> Inbox:
         inbox = self._table.inboxes.get(self._peer)
-        if inbox is None:  # a newer roster took the link away, and the other side does not know yet
+        if inbox is None:  # a newer roster removed the link; the other side does not know yet
             raise RefusedError("no_link")
         return inbox
 
 
 def _misplaced(channel: Channel, header: dict[str, Any]) -> bool:
-    """Whether an ordered parcel says that it belongs to a mixing which is not its channel's."""
+    """Whether an ordered parcel names another mixing than that of its channel."""
     return header["mode"] == "ordered" and channel.mix_index not in (None, header["mix_index"])

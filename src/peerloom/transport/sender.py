@@ -1,9 +1,9 @@
-"""The sending half of a link over one connection: entries of the outbox to frames, answers to the outbox.
+"""The sending half of a link over one connection: outbox entries to frames, answers back.
 
     ready ----- a frame that asks for an answer -----> awaiting
     ready <---- its ACK, its REFUSE ------------------ awaiting
 
-Ordered parcels are sent only while the other side has room: every answer says how many more it takes.
+Ordered parcels are sent only while the other side has room: each answer says for how many more.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .outbox import Entry, Outbox
 from .reasons import bounded
 from .types import Parcel
 
-__all__ = ["JOIN", "Pieces", "Sender", "next_write"]
+__all__ = ["COPY_LIMIT", "Pieces", "Sender", "next_write"]
 
 Pieces = list["bytes | memoryview"]
-JOIN = 65536  # bytes that are worth a copy if they then leave in one write
+COPY_LIMIT = 65536  # bytes up to which pieces are copied together to leave in one write
 
 
 class Sender:
@@ -32,19 +32,16 @@ class Sender:
         self._incarnation, self._heartbeat = incarnation, heartbeat
         self.state: Literal["ready", "awaiting"] = "ready"
         self._asked = 0  # the number of the frame whose answer is awaited
-        self._held_until = 0.0
-        self._body: tuple[Parcel, int, int] | None = (
-            None  # a long one under way, its number, and how much has left
-        )
+        self.held_until = 0.0  # when a refused entry may be sent again; 0 if none waits for that
+        # A long body under way: its parcel, its number, and how many bytes of it were sent.
+        self._body: tuple[Parcel, int, int] | None = None
         self._room = 0
-        self._ordered = deque[
-            int
-        ]()  # numbers of the ordered parcels sent since the other side said how much room it has
-        self._pinged = 0  # the number for which, and for all before it, the answer to a PING speaks
+        self._ordered = deque[int]()  # numbers of ordered parcels sent since `_room` was told
+        self._pinged = 0  # the answer to the last PING acknowledges all up to this number
         self._last = 0  # the number of what was sent last over this connection
 
     def resume(self, said: Mapping[str, Any], epoch: int) -> None:
-        """Begin where the other side stands, by its own word."""
+        """Go on where the other side stands, by its greeting."""
         inc, seq = said["last"]
         arrived = self._outbox.resume(
             self._incarnation, (inc, seq), said["incarnation"], said["want"], epoch
@@ -53,16 +50,16 @@ class Sender:
         self._room = said["room"]
 
     @property
-    def unsettled(self) -> bool:
-        """Whether something was sent that is not answered for yet."""
+    def unanswered(self) -> bool:
+        """Whether something was sent that is not answered yet."""
         return bool(self._outbox.last)
 
     def ask_all(self) -> None:
-        """A PING leaves now: its answer speaks for all that was wholly sent before it."""
+        """Note that a PING leaves now: its answer acknowledges all that was wholly sent before."""
         self._pinged = self._complete
 
     def all_answered(self, room: int) -> None:
-        """Its PONG is here."""
+        """Note the answer to the last PING."""
         self.acked(self._pinged, room)
 
     @property
@@ -71,22 +68,17 @@ class Sender:
         return self._last if self._body is None else self._body[1] - 1
 
     @property
-    def held_until(self) -> float:
-        """A moment at which something can be sent that cannot now; 0 if there is none."""
-        return self._held_until
-
-    @property
-    def presses(self) -> bool:
-        """Whether somebody waits for an answer that nothing that was sent asks for."""
-        return self.state == "ready" and self._outbox.pressed
+    def needs_ping(self) -> bool:
+        """Whether a thread waits for an answer for which no frame under way asks."""
+        return self.state == "ready" and self._outbox.answers_requested
 
     def next(self, now: float) -> Pieces:
-        """The next frame in the pieces in which it leaves; none if there is nothing to send for now."""
+        """The next frame, in the pieces in which it leaves; none if there is nothing to send."""
         if self._body is not None:
             return self._more(*self._body)
-        if self.state == "awaiting" or now < self._held_until:
+        if self.state == "awaiting" or now < self.held_until:
             return []
-        self._held_until = 0.0
+        self.held_until = 0.0
         if not self._outbox.waiting:
             return []
         entry = self._outbox.next(len(self._ordered) < self._room)
@@ -117,7 +109,7 @@ class Sender:
     # -- answers
 
     def acked(self, seq: int, room: int) -> None:
-        """The other side has everything up to this number, and takes `room` ordered parcels after it."""
+        """Note that the other side has all up to `seq`, and takes `room` ordered parcels more."""
         if seq > self._complete:
             raise FrameError("out_of_turn", "an answer to what was not sent")
         self._settle(seq, room)
@@ -125,7 +117,7 @@ class Sender:
             self.state = "ready"
 
     def refused(self, seq: int, why: str, room: int, now: float) -> None:
-        """It will never take this one, but has everything before it."""
+        """Note that the other side refuses `seq` for good, but has everything before it."""
         if self.state != "awaiting" or seq != self._asked or self._body is not None:
             raise FrameError("out_of_turn", "a refusal of what does not ask")
         why = bounded(why)
@@ -134,12 +126,10 @@ class Sender:
         if entry is not None:
             self._edge.count("sent", entry.size)
         self._edge.frames[f"refused_{why}"] += 1
-        if (
-            why == "epoch_ahead"
-        ):  # the other side adopts the roster in its own time; the entry waits
+        if why == "epoch_ahead":  # the entry waits until the other side adopts the roster
             self._outbox.again()
-            self._held_until = now + self._heartbeat
-            # It will be sent once more under its number, of which an answer that is still under way knows nothing.
+            self.held_until = now + self._heartbeat
+            # It is sent again under its number; an answer under way does not speak for that.
             self._last, self._pinged = seq - 1, min(self._pinged, seq - 1)
         else:
             self._outbox.refused(seq, why)
@@ -162,7 +152,7 @@ class Sender:
 
 
 def _pieces(kind: Kind, header: Mapping[str, Any], body: memoryview) -> Pieces:
-    if len(body) <= JOIN:
+    if len(body) <= COPY_LIMIT:
         return [encode(kind, header, body)]
     start, digest = begin(kind, header, len(body))
     digest.update(body)
@@ -170,10 +160,10 @@ def _pieces(kind: Kind, header: Mapping[str, Any], body: memoryview) -> Pieces:
 
 
 def next_write(pieces: deque[bytes | memoryview]) -> memoryview:
-    """Take off what is to be written next: small pieces together, a large one alone, nothing if there is none."""
+    """Take off what to write next: small pieces together, a large one alone; empty if none."""
     if not pieces:
         return memoryview(b"")
     parts, size = [pieces.popleft()], 0
-    while pieces and len(pieces[0]) < JOIN and (size := size + len(parts[-1])) < JOIN:
+    while pieces and len(pieces[0]) < COPY_LIMIT and (size := size + len(parts[-1])) < COPY_LIMIT:
         parts.append(pieces.popleft())
     return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))

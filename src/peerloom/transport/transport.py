@@ -41,43 +41,47 @@ class Transport(Protocol):
         """Say goodbye and end every thread."""
 
     def together(self) -> AbstractContextManager[None]:
-        """Parcels sent within go out when it ends, or when something is waited for."""
+        """Send the parcels of a block when it ends, or when something is waited for."""
 
     def send(
         self, peer: str, parcel: Parcel, mode: Mode = "ordered", repeat: bool = False
     ) -> Receipt:
-        """Queue a parcel for a neighbour; returns at once. Where there is no link any more it is refused ('no_link').
+        """Queue a parcel for a neighbour; returns at once.
 
-        'ordered': all arrive, in order, exactly once per process of the receiver; `OutboxFullError` if too many wait.
-        What an earlier process had sent already (`repeat`) does not count.
-        'latest': a parcel that is not yet on its way is replaced by the next one of its channel, and counted superseded.
+        Without a link the receipt is refused ('no_link').
+        'ordered': all arrive, in order, exactly once per process of the receiver. Raises
+        `OutboxFullError` if too many wait; a `repeat`, sent before by an earlier process, does not
+        count.
+        'latest': a parcel that is not yet under way is replaced by the next one of its channel,
+        and counted superseded.
         """
 
     def skip(self, round: int, peer: str | None = None) -> None:
-        """Tell a neighbour, or all, that nothing is sent for rounds up to this one beyond what was sent already."""
+        """Tell a neighbour, or all, that nothing more is sent for rounds up to this one."""
 
     def withdraw(self, peer: str, before_round: int) -> int:
-        """Drop unsent parcels of older rounds (counted superseded); how many they were."""
+        """Drop unsent parcels of older rounds (counted superseded); how many there were."""
 
     def settle(self, receipts: list[Receipt] | None, deadline_seconds: float) -> bool:
-        """Wait until none of these, or with None nothing at all, is pending; False if the deadline came first."""
+        """Wait until none of these, or with None nothing, is pending; False at the deadline."""
 
     def take(
         self, peer: str, round: int, mix_index: int, deadline_seconds: float
     ) -> Parcel | Skipped | None:
-        """The parcel of this round, once. None: late, or the link is down for longer than `Settings.wait`.
+        """The parcel of this place, once.
 
-        Rounds and their mixings are taken in order. Whatever lies before what is asked for is dropped; what arrives after
-        None was returned waits in `late`.
+        None: it is late, or the link is down for longer than `Settings.wait`. Rounds and their
+        mixings are taken in order. What lies before the place asked for is dropped; what arrives
+        after None was returned waits in `late`.
         """
 
     def receive_all(
         self, wanted: list[Wanted], deadline_seconds: float, known: int | None = None
     ) -> dict[Wanted, Parcel | Skipped | None]:
-        """The same for many at once: returns as soon as each is there, skipped or given up.
+        """`take` for many at once: returns as soon as each is there, skipped or given up.
 
-        Who says which version of the roster it knows is also told at once of a newer one: what is not there by then is left
-        out, to be asked for again.
+        With `known`, the version of the roster that the caller knows, it also returns when there
+        is a newer one: places without an answer are then left out, to be asked for again.
         """
 
     def late(self, peer: str) -> list[Parcel]:
@@ -86,16 +90,20 @@ class Transport(Protocol):
     def expect(
         self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None
     ) -> None:
-        """This peer goes on at this round: older parcels are stale, and neighbours send again what they retained since.
+        """Go on at this round: older parcels are stale, and neighbours repeat what they retained.
 
-        `missed` are places (round, mix_index) given up by an earlier process, by peer: what comes for them goes to `late`.
+        `missed` are places (round, mix_index) given up by an earlier process, by peer: what comes
+        for them goes to `late`.
         """
 
     def newest(self, peer: str, channel: int) -> Parcel | None:
         """The newest parcel that came on a channel; it stays there."""
 
     def wait_for_arrivals(self, seen: int, deadline_seconds: float) -> int:
-        """Wait until more than `seen` parcels and skips have arrived in all; the count now. Start with 0."""
+        """Wait until more than `seen` parcels and skips have arrived in all; the count now.
+
+        Start with 0.
+        """
 
     def links(self) -> list[LinkState]:
         """Every directed link of this peer."""
@@ -107,26 +115,33 @@ class Transport(Protocol):
         """A newer roster of the founder that neighbours brought and that waits for `adopt`."""
 
     def adopt(self, roster: Roster) -> None:
-        """Use a newer roster. Links of removed members close at once; a new epoch makes all older parcels stale."""
+        """Use a newer roster.
+
+        Links of removed members close at once; a new epoch makes all older parcels stale.
+        """
 
     def consider(self, roster: Roster) -> None:
-        """A roster that came by another way than the links: used if it is newer and of this epoch, offered if of a later.
+        """Consider a roster that came by another way than the links.
 
-        Raises `RosterForkError` if it and the one in use cannot both hold.
+        It is used if it is newer and of this epoch, and offered if it is of a later one. Raises
+        `RosterForkError` if it and the one in use cannot both be valid.
         """
 
     def refuse(self, why: str, detail: str) -> None:
-        """Count and tell that something of this peer's own, such as a roster in its folder, was refused."""
+        """Count and report that something of this peer's own was refused, such as a roster."""
 
     def closed(self, direction: Literal["in", "out"], peer: str) -> bool:
-        """Whether the newest roster has no such link: nothing comes or goes there (any more), and nothing is waited for."""
+        """Whether the newest roster has no such link: nothing is sent or awaited there."""
 
     @property
     def stop_requested(self) -> bool:
         """Whether `request_stop` was called."""
 
     def request_stop(self) -> None:
-        """Let every wait, now or later, raise `StopRequested`. Any thread, or a signal's handler, may call this."""
+        """Let every wait, now or later, raise `StopRequested`.
+
+        Any thread, or a signal handler, may call this.
+        """
 
     def halt(self, why: str, word: str = "stopped") -> None:
-        """This run cannot go on: whoever waits or sends, now or later, gets a `PeerError`, and neighbours hear the word."""
+        """Let every wait or send, now or later, raise `PeerError(why)`; neighbours hear `word`."""
