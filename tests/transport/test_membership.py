@@ -5,8 +5,11 @@ import contextlib
 import hashlib
 import hmac
 import json
+import socket
+import ssl
 import stat
 import threading
+import time
 import zipfile
 from dataclasses import replace
 
@@ -34,6 +37,7 @@ from peerloom.transport import (
     spelled_id,
     write_kit,
 )
+from peerloom.transport.frames import Kind, encode
 from peerloom.transport.identity import certificate_id, certificate_verifies
 from peerloom.transport.roster import parse_address
 from tests.federation import federation, identity
@@ -316,6 +320,32 @@ def test_a_token_that_nests_without_end_is_no_invitation():
     nested = base64.urlsafe_b64encode(b"[" * 1400).decode()
     with pytest.raises(PeerError, match="no invitation"):
         Invitation.read("peerloom-invitation." + nested)
+
+
+def test_a_visitor_that_drips_does_not_keep_others_out(book, monkeypatch):
+    monkeypatch.setattr("peerloom.transport.join_server._TIMEOUT", 0.5)
+    server = JoinServer(identity(0), ("127.0.0.1", 0))
+    where, stop, refused = ("127.0.0.1", server.port), threading.Event(), []
+
+    def drip():
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        frame = iter(encode(Kind.JOIN, {}, bytes(1000)))
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(where) as raw,
+            context.wrap_socket(raw) as sock,
+        ):
+            while not stop.wait(0.1):
+                sock.sendall(bytes([next(frame)]))
+
+    threading.Thread(target=drip, daemon=True).start()
+    begin = time.monotonic()
+    assert server.serve(lambda request: FOUNDER, 1.5, refused.append) is None
+    stop.set()
+    server.close()
+    assert len(refused) == 1
+    assert time.monotonic() - begin < 3.0
 
 
 def test_joining_over_the_network(book):

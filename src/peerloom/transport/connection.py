@@ -10,7 +10,7 @@ import time
 
 from .conversation import Conversation
 
-__all__ = ["Connection", "tune"]
+__all__ = ["Connection", "cut", "tune"]
 
 _RECORD = 16384  # bytes that TLS writes at a time
 _READS = 16  # in a row, so that other connections and answers need not wait long
@@ -93,9 +93,7 @@ class Connection:
 
     def cut(self) -> None:
         """End the connection, from any thread."""
-        with contextlib.suppress(OSError):
-            # Not SSLSocket.shutdown: it would drop the encryption under a thread that reads.
-            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+        cut(self._sock)
 
     def close(self) -> None:
         """Close the socket, once no thread drives it."""
@@ -113,3 +111,10 @@ def tune(sock: socket.socket, dead: float, congestion: str) -> str:
         with contextlib.suppress(OSError):  # a kernel without BBR keeps its own choice
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"bbr")
     return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
+
+
+def cut(sock: socket.socket) -> None:
+    """Shut a socket down, also under a thread that uses it."""
+    with contextlib.suppress(OSError):
+        # The plain socket's own method: SSLSocket.shutdown would drop the encryption of a reader.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable
 
 from ..errors import PeerError
+from .connection import cut
 from .frames import Kind
 from .framesocket import FrameSocket
 from .identity import Identity, certificate_id
@@ -21,7 +23,7 @@ from .tls import HandshakeError, reason_of
 __all__ = ["JoinServer", "join_online"]
 
 _ALPN = "peerloom-join/1"
-_TIMEOUT = 10.0  # seconds for each step of one visit
+_TIMEOUT = 10.0  # seconds of one visit
 
 
 class JoinServer:
@@ -62,13 +64,25 @@ class JoinServer:
             except TimeoutError:
                 return None
             try:
-                with raw:
-                    raw.settimeout(_TIMEOUT)
-                    with self._context.wrap_socket(raw, server_side=True) as sock:
-                        return self._hear(FrameSocket(sock), accept)
+                return self._visit(raw, accept)
             except (OSError, PeerError) as error:
                 refused(reason_of(error) if isinstance(error, OSError) else str(error))
         return None
+
+    def _visit(self, raw: socket.socket, accept: Callable[[bytes], Roster]) -> Roster:
+        with (
+            raw,
+            self._context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False) as sock,
+        ):
+            # A visitor that sends byte by byte never times out: the visit as a whole is limited.
+            end = threading.Timer(_TIMEOUT, cut, (sock,))
+            end.daemon = True
+            end.start()
+            try:
+                sock.do_handshake()
+                return self._hear(FrameSocket(sock), accept)
+            finally:
+                end.cancel()
 
     def _hear(self, frames: FrameSocket, accept: Callable[[bytes], Roster]) -> Roster:
         request = frames.read(Kind.JOIN)
@@ -110,7 +124,8 @@ def join_online(invitation: Invitation, request: bytes) -> Roster:
                 )
     except OSError as error:
         raise PeerError(
-            f"The founder's join server at {invitation.address} was not reached ({reason_of(error)}). "
+            f"The founder's join server at {invitation.address} was not reached "
+            f"({reason_of(error)}). "
             "Is 'peerloom peer invite --listen' still waiting there? "
             "By files: peerloom peer join TOKEN --request FILE"
         ) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 import time
@@ -10,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from ..errors import PeerError
-from .connection import Connection, tune
+from .connection import Connection, cut, tune
 from .conversation import Conversation
 from .frames import FrameError
 from .links import LinkTable
@@ -63,13 +62,13 @@ class Listener:
     def stop(self) -> None:
         """Stop accepting, and end all handshakes."""
         self._stopping.set()
-        _cut(self._socket)  # wakes the thread that accepts
+        cut(self._socket)  # wakes the thread that accepts
         if self._thread.ident is not None:
             self._thread.join()
         self._socket.close()
         with self._guard:
             for sock in self._unfinished:
-                _cut(sock)
+                cut(sock)
         for thread in list(self._threads):
             thread.join(self._table.settings.dead)
 
@@ -124,7 +123,7 @@ class Listener:
         with self._guard:
             for sock, (since, _) in self._unfinished.items():
                 if since < oldest:
-                    _cut(sock)
+                    cut(sock)
             return len(self._unfinished)
 
     def _finished(self, sock: socket.socket, proven: bool = False) -> None:
@@ -186,8 +185,3 @@ class Listener:
             # A member may have been reached by another connection meanwhile.
             if not peer or why != "closed":
                 table.refuse(peer, why)
-
-
-def _cut(sock: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)
