@@ -91,7 +91,7 @@ def _sending(original: Callable[..., Any], sender: Sender, *args: Any) -> Any:
 
 def _sent(original: Callable[..., Any], conversation: Conversation, count: int) -> None:
     original(conversation, count)
-    if conversation.streaming:
+    if conversation._pieces:  # more of the same frame or of the next
         hit("mid_body")
 
 

@@ -188,7 +188,7 @@ def say(talk, data, now=0.0):
 def said(talk, now=0.0, most=10**9):
     """The frames that it has to say; none begins after so many bytes."""
     data = b""
-    while (len(data) < most or talk.streaming) and (piece := talk.outgoing(now)):
+    while (len(data) < most or talk._pieces) and (piece := talk.outgoing(now)):
         data += bytes(piece)
         talk.sent(len(piece))
     found = []

@@ -19,6 +19,7 @@ from .links import LinkTable
 from .reasons import ALARMS
 from .roster import parse_address
 from .tls import Credentials, peer_of, reason_of
+from .tls_stream import TlsStream
 from .types import RefusedError
 
 __all__ = ["Connector"]
@@ -131,15 +132,14 @@ class Connector:
             raw = _connected(roster.member(peer).addresses, settings.dead)
             undo.callback(raw.close)
             congestion = tune(raw, settings.dead, settings.congestion)
-            raw.settimeout(settings.dead)
-            sock = self._credentials.client(roster).wrap_socket(raw, server_hostname="peer")
-            undo.callback(sock.close)
-            peer_of(sock, roster, peer)
+            stream = TlsStream(raw, self._credentials.client(roster), server_side=False)
+            stream.handshake(time.monotonic() + settings.dead)
+            peer_of(stream, roster, peer)
             with table.lock:
                 if not self._missing(peer):
                     return
                 talk = Conversation(table, peer, dialled=True, now=time.monotonic())
-                connection = Connection(sock, talk, congestion)
+                connection = Connection(stream, talk, congestion)
                 self._open.add(connection)
             try:
                 connection.greet(time.monotonic() + settings.dead)

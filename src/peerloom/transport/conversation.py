@@ -279,11 +279,6 @@ class Conversation:
         self._pieces.append(encode(Kind.BYE, {"why": self._farewell}))
         self._bye_sent = True
 
-    @property
-    def streaming(self) -> bool:
-        """Whether another write follows the one under way."""
-        return bool(self._pieces)
-
     # -- time and end
 
     def deadline(self) -> float:

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 
 from ..errors import PeerError
-from .connection import cut
 from .frames import Kind
 from .framesocket import FrameSocket
 from .identity import Identity, certificate_id
 from .invitations import Invitation
 from .roster import Roster, parse_address
 from .tls import HandshakeError, reason_of
+from .tls_stream import cut
 
 __all__ = ["JoinServer", "join_online"]
 

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable
 
 from ..errors import PeerError
-from .connection import Connection, cut, tune
+from .connection import Connection, tune
 from .conversation import Conversation
 from .frames import FrameError
 from .links import LinkTable
 from .roster import parse_address
 from .tls import Credentials, peer_of, reason_of
+from .tls_stream import TlsStream, cut
 from .types import RefusedError
 
 __all__ = ["Listener"]
@@ -132,24 +133,17 @@ class Listener:
             if found is not None and proven:
                 self._proven.add(found[1])
 
-    def _serve(self, raw: socket.socket) -> None:
+    def _serve(self, sock: socket.socket) -> None:
         table, settings = self._table, self._table.settings
         peer, late = "", time.monotonic() + settings.handshake
-        sock: socket.socket = raw
         try:
-            congestion = tune(raw, settings.dead, settings.congestion)
-            raw.settimeout(settings.handshake)
+            congestion = tune(sock, settings.dead, settings.congestion)
             roster = table.roster
-            wrapped = self._credentials.server(roster).wrap_socket(
-                raw, server_side=True, do_handshake_on_connect=False
-            )
-            with self._guard:  # wrapping moves the descriptor to a new object
-                self._unfinished[wrapped] = self._unfinished.pop(raw)
-            sock = wrapped
-            wrapped.do_handshake()
-            peer = peer_of(wrapped, roster)
+            stream = TlsStream(sock, self._credentials.server(roster), server_side=True)
+            stream.handshake(late)
+            peer = peer_of(stream, roster)
             talk = Conversation(table, peer, dialled=False, now=time.monotonic())
-            connection = Connection(wrapped, talk, congestion)
+            connection = Connection(stream, talk, congestion)
             try:
                 connection.greet(late)
             except BaseException as error:

@@ -7,6 +7,7 @@ import threading
 
 from .identity import Identity, certificate_id
 from .roster import Roster
+from .tls_stream import TlsStream
 
 __all__ = [
     "ALPN",
@@ -83,14 +84,14 @@ def client_context(identity: Identity, roster: Roster) -> ssl.SSLContext:
     return _context(ssl.PROTOCOL_TLS_CLIENT, identity, roster)
 
 
-def peer_of(sock: ssl.SSLSocket, roster: Roster, expected: str | None = None) -> str:
+def peer_of(stream: TlsStream, roster: Roster, expected: str | None = None) -> str:
     """The id of the other side after the handshake. Call it before anything is read.
 
     Refuses another protocol, a key that is no member's and, where one is expected, another member.
     """
-    if sock.selected_alpn_protocol() != ALPN:
+    if stream.protocol != ALPN:
         raise HandshakeError("wrong_protocol")
-    certificate = sock.getpeercert(binary_form=True)
+    certificate = stream.certificate
     if not certificate:
         raise HandshakeError("no_certificate")
     peer = certificate_id(certificate)
