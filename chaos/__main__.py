@@ -16,7 +16,7 @@ from peerloom.runtime import prepare_process
 
 from .figures import Scenario, SkippedError, Stage
 from .scenarios import SCENARIOS
-from .table import Outcome, markdown, on_screen, write_into
+from .table import Outcome, check_place, markdown, on_screen, write_into
 
 __all__ = ["main", "play"]
 
@@ -72,6 +72,8 @@ def main(words: list[str] | None = None) -> int:
         help="put the table between the marks of this file",
     )
     asked = parser.parse_args(words)
+    if asked.write is not None:
+        check_place(asked.write)  # now, not after the first scenario
     # Before torch computes: as peers add, so does what they are compared with.
     prepare_process(threads=1, keep_memory=False)
     # What peers say of faults is no news here.

@@ -15,7 +15,16 @@ from rich.table import Table
 
 from .figures import Figure, Scenario, shown
 
-__all__ = ["BEGIN", "END", "Outcome", "machine", "markdown", "on_screen", "write_into"]
+__all__ = [
+    "BEGIN",
+    "END",
+    "Outcome",
+    "check_place",
+    "machine",
+    "markdown",
+    "on_screen",
+    "write_into",
+]
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
@@ -80,15 +89,21 @@ def markdown(outcomes: Sequence[Outcome], quick: bool) -> str:
     return "\n".join(lines)
 
 
-def write_into(path: Path, text: str) -> None:
-    """Put the text between the marks of a document, in place of what stood there."""
-    found = path.read_text(encoding="utf-8")
+def check_place(path: Path) -> tuple[str, str]:
+    """What stands before and after the table in a document. Refuses one without the marks."""
+    found = path.read_text(encoding="utf-8") if path.exists() else ""
     before, begin, rest = found.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise SystemExit(
             f"{path} has no place for the table: put {BEGIN} and {END} on lines of their own."
         )
+    return before, after
+
+
+def write_into(path: Path, text: str) -> None:
+    """Put the text between the marks of a document, in place of what stood there."""
+    before, after = check_place(path)
     path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
 
 
