@@ -15,11 +15,11 @@ from rich.console import Console
 from peerloom import graphs
 from peerloom.cli.advice import render
 from peerloom.cli.advise import advise_command
-from peerloom.codecs import Coordinates
+from peerloom.codecs import Coordinates, Quantised, TopK
 from peerloom.config import comparison_from
 from peerloom.core import ConfigError, Draws, InverseSqrt, Links
 from peerloom.problems import MCP, Classification, Quadratic
-from peerloom.rules import D2, DGD, MLLSGD, NIDS, Depositum, DSpodFL, PaME, SpodGT
+from peerloom.rules import CHOCO, D2, DGD, MLLSGD, NIDS, Depositum, DSpodFL, PaME, SpodGT
 from peerloom.schedules import (
     Always,
     Bernoulli,
@@ -332,6 +332,9 @@ def test_what_is_risky_is_said():
     assert each[0] != each[1]
     two = graphs.from_matrix([[0.0, 1.0], [1.0, 0.0]])
     assert any("-1/3" in one.text for one in advise(experiment(two, D2(lr=0.1))).findings)
+    for codec, varies in ((Quantised(), True), (TopK(0.5), False)):
+        known = advise(experiment(graphs.ring(6), CHOCO(lr=0.1, gamma=0.1), message=codec))
+        assert any("depends on its numbers" in one.text for one in known.findings) is varies
 
 
 # Scale

@@ -48,6 +48,7 @@ def findings(
         *_step(coverage),
         *_pace(exp, mixing),
         *_clients(exp, rates, constants),
+        *_messages(exp),
     ]
     order = ["error", "warning", "note"]
     return tuple(sorted(found, key=lambda one: order.index(one.level)))
@@ -100,6 +101,15 @@ def _graph(exp: Experiment, rates: ActivityRates, shape: GraphFacts) -> Iterator
         yield Finding(
             "warning",
             f"The degrees differ, so {rule}'s limit leans to clients with many neighbours.",
+        )
+
+
+def _messages(exp: Experiment) -> Iterator[Finding]:
+    if not exp.message.fixed_length:
+        yield Finding(
+            "note",
+            f"How long a message of {type(exp.message).__name__} is depends on its numbers. What "
+            "is sent is reckoned for normally distributed ones; a run counts what it really sends.",
         )
 
 
