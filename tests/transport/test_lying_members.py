@@ -1,5 +1,6 @@
 """A member with a valid key that lies: what it says is refused, and nobody else notices."""
 
+import contextlib
 import json
 import socket
 import threading
@@ -17,7 +18,8 @@ from peerloom.transport.connection import Connection
 from peerloom.transport.conversation import _MOST_ANSWERS, _MOST_OLD_ROSTERS, Conversation
 from peerloom.transport.frames import FrameError, Kind, encode
 from peerloom.transport.framesocket import FrameSocket
-from peerloom.transport.tls import server_context
+from peerloom.transport.tls import client_context, server_context
+from peerloom.transport.tls_stream import TlsStream
 from tests.federation import QUICK, endpoint, federation, free_ports, identity, until
 
 
@@ -157,6 +159,37 @@ def test_a_member_that_greets_and_hangs_up_is_dialled_with_growing_pauses(tmp_pa
     thread.join(5.0)
     listener.close()
     assert 3 <= len(dials) <= 15, "0.02 + 0.04 + ... + 1 + 1 seconds, each at least half"
+
+
+def test_records_of_tls_without_content_end_a_connection():
+    """Key updates and tickets cost the reader more than the sender: they must not hold a thread."""
+    roster = federation(2, [(0, 1)], free_ports(2))
+    context = server_context(identity(1), roster)
+    context.num_tickets = 500
+    ours, theirs = socket.socketpair()
+
+    def flood():
+        with (
+            contextlib.suppress(OSError),  # cut by the other side
+            context.wrap_socket(theirs, server_side=True) as sock,
+        ):
+            sock.recv(1)
+
+    thread = threading.Thread(target=flood, daemon=True)
+    thread.start()
+    stream = TlsStream(ours, client_context(identity(0), roster), server_side=False)
+    stream.handshake(time.monotonic() + 10.0)
+    room, until_cut = memoryview(bytearray(32768)), time.monotonic() + 10.0
+
+    def read():
+        while time.monotonic() < until_cut:
+            assert stream.read_into(room) == 0
+            time.sleep(0.001)
+
+    with pytest.raises(FrameError, match="too_fast"):
+        read()
+    stream.close()
+    thread.join(5.0)
 
 
 def test_a_connection_brings_few_rosters_that_are_known(tmp_path):

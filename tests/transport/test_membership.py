@@ -430,6 +430,25 @@ def test_a_kit_that_swells_is_refused(tmp_path):
         read_kit(tmp_path / "kit.zip", PAIR.founder)
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
+def test_a_kit_with_any_byte_changed_is_the_same_or_refused(method, tmp_path):
+    write_kit(tmp_path / "plain.zip", Kit(PAIR, None))
+    with (
+        zipfile.ZipFile(tmp_path / "plain.zip") as plain,
+        zipfile.ZipFile(tmp_path / "kit.zip", "w", method) as packed,
+    ):
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    whole, kit = (tmp_path / "kit.zip").read_bytes(), read_kit(tmp_path / "kit.zip", PAIR.founder)
+    for place in range(len(whole)):
+        for flip in (0x01, 0xFF):
+            changed = bytearray(whole)
+            changed[place] ^= flip
+            (tmp_path / "kit.zip").write_bytes(changed)
+            with contextlib.suppress(PeerError):
+                assert read_kit(tmp_path / "kit.zip", PAIR.founder) == kit
+
+
 # -- home
 
 

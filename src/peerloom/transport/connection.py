@@ -68,14 +68,16 @@ class Connection:
             try:
                 self.read()
             except Exception:
-                self.write()  # why the other side is refused
+                with contextlib.suppress(OSError):
+                    self.write()  # why the other side is refused
                 raise
             if talk.was_up:
                 self.write()
                 return
+            left = 0.0 if self.unread else max(0.0, late - time.monotonic())
             poll = select.poll()
             poll.register(self.fileno(), select.POLLIN | (select.POLLOUT if self.blocked else 0))
-            if not poll.poll(1000 * max(0.0, late - time.monotonic())):
+            if not poll.poll(1000 * left) and time.monotonic() >= late:
                 raise TimeoutError("the greeting took too long")
 
     def cut(self) -> None:

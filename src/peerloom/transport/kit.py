@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +24,10 @@ _LIMITS = {
     "experiment.toml": 1 << 20,
 }
 _FORMAT = 1
-_BROKEN_ARCHIVE = (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError)
+_BROKEN_ARCHIVE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, NotImplementedError,
+    RuntimeError,
+)  # fmt: skip
 _BROKEN_FIELDS = (KeyError, ValueError, TypeError)
 
 

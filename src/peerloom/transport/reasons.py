@@ -59,6 +59,7 @@ REASONS: dict[str, str] = {
     "too_far_behind": (
         "one of the two needs rounds that the other no longer keeps; the run must begin anew"
     ),
+    "too_fast": "it sends more than a link may cost",
     "unknown_certificate": "the certificate is of no member of the roster",
     "unknown_kind": "a frame of an unknown kind",
     "wrong_levels": "a compressed row holds levels that its codec does not have",

@@ -13,10 +13,15 @@ import ssl
 import time
 from typing import cast
 
+from .frames import FrameError
+
 __all__ = ["TlsStream", "cut"]
 
 _CHUNK = 1 << 17  # bytes that are read from the socket at a time
 _ENCRYPT = 1 << 18  # bytes that are encrypted at a time
+# A record that is not whole yet, and a few of TLS's own: more than that without a byte of content
+# is a flood (of key updates, of tickets), which costs more to read than to send.
+_MOST_EMPTY = 16384 + 4096
 
 
 class TlsStream:
@@ -34,6 +39,7 @@ class TlsStream:
         )
         self._unsent = memoryview(b"")  # encrypted, but the socket did not take it yet
         self._more = False  # whether the socket may hold more than was read
+        self._empty = 0  # bytes read since the last content
 
     def fileno(self) -> int:
         """The file descriptor of the socket."""
@@ -86,19 +92,31 @@ class TlsStream:
         return self._more or bool(self._incoming.pending or self._tls.pending())
 
     def read_into(self, into: memoryview) -> int:
-        """Read what has come, decrypted, up to a record; 0 if there is nothing now."""
-        while True:
-            if self._incoming.pending or self._tls.pending():
-                try:
-                    count = cast("int", self._tls.read(len(into), into))
-                except ssl.SSLWantReadError:
-                    pass  # half a record
-                else:
-                    if not count:
-                        raise ConnectionError("the other side closed the connection")
-                    return count
-            if not self._fill():
-                return 0
+        """Read what has come, decrypted, up to a record; 0 if there is nothing now.
+
+        Reads from the socket once at most, so that no sender can hold a thread here.
+        """
+        count = self._decrypt(into)
+        if not count and self._fill():
+            count = self._decrypt(into)
+        return count
+
+    def _decrypt(self, into: memoryview) -> int:
+        before = self._incoming.pending
+        if not before and not self._tls.pending():
+            return 0
+        try:
+            count = cast("int", self._tls.read(len(into), into))
+            if not count:
+                raise ConnectionError("the other side closed the connection")
+        except ssl.SSLWantReadError:
+            count = 0  # half a record, or records without content
+        self._empty += before - self._incoming.pending - count
+        if self._empty > _MOST_EMPTY:
+            raise FrameError("too_fast", "records without content")
+        if count:
+            self._empty = 0
+        return count
 
     def _fill(self) -> bool:
         """Read from the socket; whether something was there."""
