@@ -13,7 +13,14 @@ from numpy.typing import ArrayLike
 
 from .errors import ConfigError
 
-__all__ = ["MismatchError", "allowed", "alternatives", "fitted", "hints_of"]
+__all__ = ["UNSAID", "MismatchError", "allowed", "alternatives", "fitted", "hints_of"]
+
+UNSAID: Mapping[str, Any] = {"unsaid": True}
+"""Metadata of a field that a file leaves out at its default.
+
+For settings that came later: experiments without them keep their hash, so that peers of the version
+before still agree with ours on what they run.
+"""
 
 _PLAIN = {bool: "true or false", float: "a number", int: "a whole number", str: "a string"}
 _PLURAL = {bool: "true and false", float: "numbers", int: "whole numbers", str: "strings"}
@@ -122,7 +129,10 @@ def _words(hint: Any) -> list[str]:
     if origin is Literal:
         return [repr(one) for one in inner]
     if (origin or hint) in _LISTS:
-        of = _PLURAL.get(inner[0]) or " or ".join(_words(inner[0])) if inner else ""
+        entries = alternatives(inner[0]) if inner else []
+        of = " or ".join(
+            filter(None, (_PLURAL.get(one) or " or ".join(_words(one)) for one in entries))
+        )
         return [f"a list of {of}" if of else "a list"]
     if (origin or hint) in (dict, Mapping):
         return ["a table"]

@@ -8,6 +8,7 @@
     |   +-- CheckpointError  a checkpoint cannot be read, or is of another run
     +-- PeerError        5   a peer, a roster or the network cannot be trusted or reached
         +-- CodecError   5   bytes that no encoder of their codec writes
+        +-- ExcludedError 6  this peer may not go on as it is: removed, a copy, a forked roster
 
 The number is the exit code of the command line. A message has three parts: what was found, where,
 what to do.
@@ -27,6 +28,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "DivergedError",
+    "ExcludedError",
     "MissingExtraError",
     "PeerError",
     "PeerloomError",
@@ -94,6 +96,15 @@ class CodecError(PeerError):
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"A body was refused: {reason}{f' ({detail})' if detail else ''}.")
         self.reason = reason
+
+
+class ExcludedError(PeerError):
+    """This peer may never go on as it is: starting it again cannot help, a person must decide.
+
+    It was removed by the founder, is the copy of a peer that runs, or has a roster that forked.
+    """
+
+    exit_code = 6
 
 
 class Caution(UserWarning):

@@ -37,6 +37,9 @@ EVERY = [
     Coordinates(0.3, per_sender=True),
     Coordinates(0.3, per_pair=True),
     Coordinates(0.3, mask=True),
+    Coordinates((0.3, 0.05, 1.0, 0.3, 0.6)),  # as many as check_codec has rows
+    Coordinates((0.3, 0.05, 1.0, 0.3, 0.6), per_sender=True),
+    Coordinates((0.3, 0.05, 1.0, 0.3, 0.6), mask=True),
     Dense(),
     Dense("float32"),
     Dense("float16"),

@@ -262,7 +262,19 @@ def test_impossible_parameters_and_starts_are_refused():
     with pytest.raises(ConfigError, match="from 2 to 16 bits"):
         Quantised(1)
     with pytest.raises(ConfigError, match="DCD needs one common first model"):
-        experiment(pl.rules.DCD(0.1), TopK(0.5), x0=np.zeros((M, N)))
+        experiment(pl.rules.DCD(0.1), TopK(0.5), x0=np.eye(M, N))
+    with pytest.raises(ConfigError, match="x0 must be numbers"):
+        experiment(pl.rules.DCD(0.1), TopK(0.5), x0=[["a"] * N] * M)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy, np.ndarray.tolist])
+def test_equal_rows_are_a_common_start(kind):
+    x = np.random.default_rng(3).normal(size=N)
+    one, many = (
+        experiment(pl.rules.DCD(0.1), TopK(0.5), x0=x0, rounds=9)
+        for x0 in (x, kind(np.tile(x, (M, 1))))
+    )
+    assert torch.equal(pl.simulate(one).x, pl.simulate(many).x)
 
 
 @pytest.mark.parametrize("path", ["auto", "links"])

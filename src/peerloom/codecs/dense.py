@@ -19,6 +19,7 @@ __all__ = ["Dense"]
 
 _WORDS = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 _EXPONENTS = {torch.float16: 0x7C00, torch.bfloat16: 0x7F80}
+_PIECE = 1 << 20  # words looked at together
 _RAW = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # NumPy has no bfloat16
 
 
@@ -76,6 +77,10 @@ class Dense:
         """Return one word per coordinate."""
         return n * self._word(dtype).itemsize
 
+    def word_bytes(self, dtype: torch.dtype) -> int:
+        """Return the bytes of the word."""
+        return self._word(dtype).itemsize
+
     def paper_bits(self, n: int) -> int:
         """Papers count 64-bit numbers, where they do not say how short their words are."""
         return 64 * n if self.word is None else 8 * n * _WORDS[self.word].itemsize
@@ -85,9 +90,10 @@ class Dense:
         word = self._word(dtype)
         check_length(body, n * word.itemsize)
         if word in _EXPONENTS:  # all its bits are set in numbers that are not finite
-            exponent = _EXPONENTS[word]
-            if ((body.view("<u2") & exponent) == exponent).any():
-                raise CodecError("not_finite")
+            exponent, words = _EXPONENTS[word], body.view("<u2")
+            for at in range(0, n, _PIECE):
+                if ((words[at : at + _PIECE] & exponent) == exponent).any():
+                    raise CodecError("not_finite")
         else:
             check_finite(body.view(f"<f{word.itemsize}"))
 

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import ConfigError, Envelope, words
+from ..core import ConfigError, Envelope, is_number, words
 
-__all__ = ["check_fraction", "count", "largest", "masked", "random_subsets"]
+__all__ = ["check_fraction", "count", "is_share", "largest", "masked", "random_subsets"]
 
 Bools = NDArray[np.bool_]
 Ids = NDArray[np.int64]
@@ -27,9 +27,14 @@ def count(fraction: float, n: int) -> int:
 
 def check_fraction(codec: object, fraction: float) -> None:
     """Refuse a share of the coordinates that is not above nothing and at most all."""
-    if not 0 < fraction <= 1:
+    if not is_share(fraction):
         name = type(codec).__name__
-        raise ConfigError(f"{name}.fraction must be above 0 and at most 1, found {fraction}.")
+        raise ConfigError(f"{name}.fraction must be above 0 and at most 1, found {fraction!r}.")
+
+
+def is_share(fraction: object) -> bool:
+    """Whether it is a number above 0 and at most 1."""
+    return is_number(fraction, most=1) and fraction > 0  # type: ignore[operator]  # a number
 
 
 def largest(values: Tensor, k: int) -> Bools:
@@ -43,8 +48,10 @@ def largest(values: Tensor, k: int) -> Bools:
     return _exactly(k, bits >= border, bits, border, lambda row, tied, many: tied[-many:])
 
 
-def random_subsets(envelope: Envelope, ids: Ids, n: int, k: int) -> Bools:
+def random_subsets(envelope: Envelope, ids: Ids, n: int, k: int | Ids) -> Bools:
     """Tell which k of n coordinates each id draws, uniformly without replacement.
+
+    `k` is one number for all ids, or one for each.
 
     The k least of n random numbers are a uniform set. 16 bits of each number are drawn at first,
     and more only where two are equal at the border between in and out, so that the distribution is
@@ -58,7 +65,7 @@ def random_subsets(envelope: Envelope, ids: Ids, n: int, k: int) -> Bools:
         more = words(seed, f"{stream}/ties", t, ids[row : row + 1], len(tied))[0]
         return tied[np.argsort(more, kind="stable")[:many]]
 
-    border = np.partition(short, k - 1, axis=1)[:, k - 1, None]
+    border = _least(short, k)
     return _exactly(k, short <= border, short, border, drop)
 
 
@@ -72,8 +79,18 @@ def masked(values: Tensor, chosen: Tensor) -> Tensor:
     return (values.contiguous().view(raw) * chosen).view(values.dtype)
 
 
+def _least(keys: NDArray[Any], k: int | Ids) -> NDArray[Any]:
+    """Return the k-th least of each row, as a column."""
+    if isinstance(k, int):
+        return np.partition(keys, k - 1, axis=1)[:, k - 1, None]
+    found = np.empty((len(keys), 1), keys.dtype)
+    for one in np.unique(k).tolist():
+        found[k == one] = _least(keys[k == one], one)
+    return found
+
+
 def _exactly(
-    k: int,
+    k: int | Ids,
     chosen: Bools,
     keys: NDArray[Any],
     border: NDArray[Any],

@@ -11,15 +11,35 @@ from ..errors import (
     nearest,
 )
 from .checkpoint import Checkpoint, DamagedError
-from .codec import Body, Codec, Decoded, Envelope, Fit, envelope_of_rows
-from .coded_wire import CodedWire, LocalWire
+from .codec import Body, Codec, Decoded, Envelope, Fit, WordCodec, envelope_of_rows
+from .coded_wire import CodedWire, LocalWire, Spool
 from .draw import Draws, uniform, words
 from .ledger import Ledger
+from .mean_model import judged_fields, masses, mean_model, spread
 from .network import Links, Network
 from .offers import Compressed, Offer, Part, average, drift, equal_average, pull, push
+from .per_client import check_entries, check_lengths, each, is_number, of_first, own_settings
 from .port import Port
-from .protocols import Activity, Evaluation, LocalProblem, Placement, Problem, Schedule
-from .rates import HasRate, InverseSqrt, Pieces, Rate, check_rate, rate_at
+from .protocols import (
+    Activity,
+    Evaluation,
+    LocalProblem,
+    Placement,
+    Problem,
+    Schedule,
+    WholeGradients,
+)
+from .rates import (
+    HasRate,
+    InverseSqrt,
+    Pieces,
+    Rate,
+    Rates,
+    check_rate,
+    check_rates,
+    rate_at,
+    rates_at,
+)
 from .registration import REGISTERED, Card, preset, rule
 from .rule import (
     DIFFERENCES,
@@ -27,6 +47,7 @@ from .rule import (
     MEAN,
     MODELS,
     STEADY,
+    WHOLE,
     CyclePlan,
     Plan,
     Requirements,
@@ -34,6 +55,7 @@ from .rule import (
     check_links,
     check_message,
     check_needs,
+    objective_over,
 )
 from .wire import ByteDelivery, ByteWire, Carried, Delivery, LateBody, LateRow, Rows, RowWire, Tag
 
@@ -44,6 +66,7 @@ __all__ = [
     "MODELS",
     "REGISTERED",
     "STEADY",
+    "WHOLE",
     "Activity",
     "Body",
     "ByteDelivery",
@@ -85,26 +108,43 @@ __all__ = [
     "Port",
     "Problem",
     "Rate",
+    "Rates",
     "Requirements",
     "RowWire",
     "Rows",
     "Rule",
     "Schedule",
+    "Spool",
     "Tag",
+    "WholeGradients",
+    "WordCodec",
     "average",
+    "check_entries",
+    "check_lengths",
     "check_links",
     "check_message",
     "check_needs",
     "check_rate",
+    "check_rates",
     "drift",
+    "each",
     "envelope_of_rows",
     "equal_average",
+    "is_number",
+    "judged_fields",
+    "masses",
+    "mean_model",
     "nearest",
+    "objective_over",
+    "of_first",
+    "own_settings",
     "preset",
     "pull",
     "push",
     "rate_at",
+    "rates_at",
     "rule",
+    "spread",
     "uniform",
     "words",
 ]

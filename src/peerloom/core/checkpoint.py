@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import CheckpointError
 from .ledger import Ledger
 from .network import Network
-from .tensor_file import Array, Pieces, joined, lay_out, read_header, read_tensors
+from .tensor_file import Array, Pieces, joined, lay_out, map_file, read_header, read_tensors
 
 __all__ = ["Checkpoint", "DamagedError"]
 
@@ -56,8 +56,11 @@ class Checkpoint:
 
     @classmethod
     def read(cls, path: Path, spec: str | None = None) -> Checkpoint:
-        """Read a checkpoint, which must be of the experiment with hash `spec`, if that is given."""
-        data = memoryview(path.read_bytes())
+        """Read a checkpoint, which must be of the experiment with hash `spec`, if that is given.
+
+        Its arrays are views of the file, which takes no memory of this process.
+        """
+        data = map_file(path)
         about, begin = _about(path, data)
         if (found := about.get("format")) != FORMAT and found is not None:
             raise CheckpointError(

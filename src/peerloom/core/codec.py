@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .draw import Draws
 
-__all__ = ["Body", "Codec", "Decoded", "Envelope", "Fit", "envelope_of_rows"]
+__all__ = ["Body", "Codec", "Decoded", "Envelope", "Fit", "WordCodec", "envelope_of_rows"]
 
 Body = NDArray[np.uint8]  # one dimension, read-only
 Decoded = tuple[Tensor, Tensor | None]
@@ -87,14 +87,29 @@ class Codec(Protocol):
     def longest(self, n: int, dtype: torch.dtype) -> int:
         """Return the most bytes that a body of n numbers can have."""
 
-    def paper_bits(self, n: int) -> int | None:
-        """Return the bits of a row as the papers count them; None where they count what travels."""
+    def paper_bits(self, n: int) -> int | Ids | None:
+        """Return the bits of a row as the papers count them; None where they count what travels.
+
+        One number, or one for each row that sends.
+        """
 
     def check(self, body: Body, n: int, dtype: torch.dtype) -> None:
         """Judge a body from elsewhere: its length, its content, and that all is finite.
 
         Raises CodecError, whose `reason` is a word for counting.
         """
+
+
+@runtime_checkable
+class WordCodec(Codec, Protocol):
+    """A codec that writes one word per coordinate, in their order, and draws nothing.
+
+    So any run of coordinates can be encoded, checked and decoded by itself: rows that are large
+    are never worked on as a whole.
+    """
+
+    def word_bytes(self, dtype: torch.dtype) -> int:
+        """Return the bytes of one word, for rows of this type."""
 
 
 def envelope_of_rows(draws: Draws, t: int, index: int, rows: Ids) -> Envelope:

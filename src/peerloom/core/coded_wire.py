@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .codec import Body, Codec, Decoded, Envelope, envelope_of_rows
+from .codec import Body, Codec, Decoded, Envelope, WordCodec, envelope_of_rows
 from .draw import Draws
-from .messages import join_parts, split_parts
+from .messages import join_parts, longest_message, split_parts
 from .network import Links
 from .offers import Compressed
-from .wire import ByteWire, Carried, Delivery, LateBody, LateRow, Lengths, Part, Tag, runs_of
+from .wire import (
+    ByteWire,
+    Carried,
+    Delivery,
+    LateBody,
+    LateRow,
+    Lengths,
+    Part,
+    Tag,
+    columns_of,
+    runs_of,
+)
 
-__all__ = ["CodedWire", "LocalWire"]
+__all__ = ["CodedWire", "LocalWire", "Spool"]
 
 Ids = NDArray[np.int64]
 Offered = Sequence[Tensor | Compressed]
 Parts = tuple[Part, ...]
 _KEPT = 16  # answers: for each layer, both ways
+
+
+class Spool(Protocol):
+    """Where messages lie that are too large for memory."""
+
+    @property
+    def least(self) -> int:
+        """Bytes from which on a message lies there."""
+
+    def write(self, tag: Tag, nbytes: int, pieces: Iterable[Body]) -> Body:
+        """Keep a message of this length, given in pieces, and return it as one body."""
 
 
 class LocalWire:
@@ -48,10 +72,22 @@ class LocalWire:
 
 
 class CodedWire:
-    """Rows over a wire that carries bytes: encoded, sent, and decoded when they are asked for."""
+    """Rows over a wire that carries bytes: encoded, sent, and decoded when they are asked for.
 
-    def __init__(self, codec: Codec, draws: Draws, hosted: Ids, wire: ByteWire) -> None:
+    With a spool, large messages are written there piece by piece as they are encoded, where the
+    codec writes words; of other codecs, once they are encoded.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        draws: Draws,
+        hosted: Ids,
+        wire: ByteWire,
+        spool: Spool | None = None,
+    ) -> None:
         self._codec, self._draws, self._hosted, self._wire = codec, draws, hosted, wire
+        self._spool, self._writes_words = spool, isinstance(codec, WordCodec)
         self._keys = lru_cache(maxsize=_KEPT)(_keys)
 
     def exchange(
@@ -59,8 +95,8 @@ class CodedWire:
     ) -> Delivery:
         """Send one message along each link, and take those that came."""
         going = self._envelopes(tag, links, out)
-        bodies = [self._encoded(links.src[out], each, going) for each in rows]
-        came = self._wire.exchange(tag, links, out, self._joined(parts, bodies), into)
+        messages, lengths = self._messages(tag, links.src[out], rows, parts, going)
+        came = self._wire.exchange(tag, links, out, messages, into)
         if not came.acked.all():
             out = out[came.acked]
             going = self._envelopes(tag, links, out)
@@ -69,10 +105,55 @@ class CodedWire:
         return Delivery(
             self._decoded(tag, links, into[came.arrived], came.bodies, parts, like),
             [_Through(self._codec, each, at, going, self._hosted) for each in rows],
-            [np.array([len(body) for body in each], np.int64)[came.acked] for each in bodies],
+            [each[came.acked] for each in lengths],
             came.arrived,
             came.acked,
             tuple(self._late(links, row, parts, like) for row in came.late),
+        )
+
+    def _messages(
+        self, tag: Tag, senders: Ids, rows: Offered, parts: Parts, going: _Envelopes
+    ) -> tuple[list[Body], list[Ids]]:
+        """Return the message of each link, and the lengths of each part of them."""
+        spool, like = self._spool, rows[0].value if isinstance(rows[0], Compressed) else rows[0]
+        large = spool is not None and longest_message(self._codec, parts, like.dtype) >= spool.least
+        if spool is None or not large:
+            return self._encoded_messages(senders, rows, parts, going)
+        plain = [each for each in rows if not isinstance(each, Compressed)]
+        if self._writes_words and len(plain) == len(rows):
+            return self._written(spool, tag, senders, plain)
+        messages, lengths = self._encoded_messages(senders, rows, parts, going)
+        kept: dict[int, Body] = {}
+        for message in messages:
+            if id(message) not in kept:
+                small = len(message) < spool.least
+                kept[id(message)] = message if small else spool.write(tag, len(message), [message])
+        return [kept[id(message)] for message in messages], lengths
+
+    def _encoded_messages(
+        self, senders: Ids, rows: Offered, parts: Parts, going: _Envelopes
+    ) -> tuple[list[Body], list[Ids]]:
+        bodies = [self._encoded(senders, each, going) for each in rows]
+        lengths = [np.array([len(body) for body in each], np.int64) for each in bodies]
+        return self._joined(parts, bodies), lengths
+
+    def _written(
+        self, spool: Spool, tag: Tag, senders: Ids, rows: list[Tensor]
+    ) -> tuple[list[Body], list[Ids]]:
+        """Encode rows run by run of their coordinates, each into one message for all receivers."""
+        lengths = [self._codec.longest(each.shape[1], each.dtype) for each in rows]
+
+        def pieces(k: int) -> Iterator[Body]:
+            envelope = envelope_of_rows(self._draws, *tag, self._hosted[k : k + 1])
+            for each in rows:
+                for columns in columns_of(each):
+                    yield self._codec.encode(each[k : k + 1, columns], envelope)[0]
+
+        needed, which = np.unique(np.searchsorted(self._hosted, senders), return_inverse=True)
+        every = [spool.write(tag, sum(lengths), pieces(k)) for k in needed.tolist()]
+        return (
+            [every[k] for k in which.tolist()],
+            [np.full(len(senders), length, np.int64) for length in lengths],
         )
 
     def _encoded(
@@ -187,6 +268,16 @@ class _Through:
         values, mask = self._all
         return _picked(values, at), None if mask is None else _picked(mask, at)
 
+    def columns(self, columns: slice, /) -> _Through | None:
+        codec, rows = self._codec, self._rows
+        if not isinstance(codec, WordCodec):
+            return None
+        if isinstance(rows, Compressed):
+            cut: Tensor | Compressed = replace(rows, value=rows.value[:, columns])
+        else:
+            cut = rows[:, columns]
+        return _Through(codec, cut, self._at, self._envelopes, self._hosted)
+
     def lengths(self) -> Lengths:
         """Return the bytes of what the links carry."""
         rows = self._rows
@@ -228,6 +319,15 @@ class _Bodies:
             spoken = [body for body, talks in zip(bodies, loud, strict=True) if talks]
             values[torch.from_numpy(loud).to(values.device)] = self._decode(spoken, envelope)[0]
         return values, None
+
+    def columns(self, columns: slice, /) -> _Bodies | None:
+        codec, like = self._codec, self._like
+        if not isinstance(codec, WordCodec):
+            return None
+        word = codec.word_bytes(like.dtype)
+        cut = slice(columns.start * word, columns.stop * word)
+        part = replace(self._part, width=columns.stop - columns.start)
+        return _Bodies(codec, [body[cut] for body in self._bodies], part, like, self._envelopes)
 
     def _decode(self, bodies: list[Body], envelope: Envelope) -> Decoded:
         like = self._like

@@ -16,11 +16,13 @@ __all__ = [
     "Late",
     "LinkDown",
     "LinkUp",
+    "LinksOpened",
     "Measured",
     "Observer",
     "Observers",
     "PeerEvent",
     "Refused",
+    "RelayChanged",
     "RosterChanged",
     "RoundDone",
     "RoundEvent",
@@ -88,6 +90,15 @@ class Finished(RoundEvent):
 
 
 @dataclass(frozen=True)
+class LinksOpened(Event):
+    """A peer has opened its links for a run of so many rounds; `incarnation` counts its starts."""
+
+    run: str
+    incarnation: int
+    rounds: int
+
+
+@dataclass(frozen=True)
 class PeerEvent(Event):
     """Something that a peer notes between rounds, about the peer with this id or about nobody."""
 
@@ -96,6 +107,8 @@ class PeerEvent(Event):
     peer: str
     text: str
     """One line for people."""
+    way: str = ""
+    """How its connection goes, where that is news."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +151,20 @@ class RosterChanged(PeerEvent):
     """A newer roster is known."""
 
     kind = "roster"
+
+
+@dataclass(frozen=True)
+class RelayChanged(PeerEvent):
+    """A relay was reached, or lost."""
+
+    kind = "relay"
+
+
+@dataclass(frozen=True)
+class DiskNeed(PeerEvent):
+    """How much disk the run may need, told before it begins."""
+
+    kind = "disk"
 
 
 @dataclass(frozen=True)

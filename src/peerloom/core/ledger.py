@@ -69,11 +69,11 @@ class Ledger:
             name: LinkAccount.empty(len(links)) for name, links in self.network.layers.items()
         }
 
-    def computed(self, who: NDArray[np.int64], cost: Floats) -> None:
-        """Rows `who` computed one gradient each; `cost` is 1 / d_i of every row."""
-        self.rows.gradients[who] += 1
-        self.rows.time[who] += cost[who]
-        self.rows.normalised[who] += cost[who] / cost.sum()
+    def computed(self, who: NDArray[np.int64], cost: Floats, batches: int | Counts = 1) -> None:
+        """Rows `who` computed gradients on so many batches each; `cost` is 1 / d_i of every row."""
+        self.rows.gradients[who] += batches
+        self.rows.time[who] += batches * cost[who]
+        self.rows.normalised[who] += batches * cost[who] / cost.sum()
 
     def sent(
         self,

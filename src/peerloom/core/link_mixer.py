@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .link_plan import LinkPlans
+from .link_plan import LinkPlan, LinkPlans
 from .network import Links
 from .offers import Offer
 from .protocols import Placement
-from .wire import Delivery, Lengths, RowWire, Tag
+from .wire import Carried, Delivery, Lengths, RowWire, Tag, columns_of, is_wide
 
 __all__ = ["LinkMixer", "Mixed"]
 
@@ -64,14 +64,41 @@ class LinkMixer:
         touched = plan.touched.shape[0]  # len() of a tensor takes ten calls
         if not touched:
             return others
-        total, mass = plan.sum_by_receiver(came.parts[k])
-        sent = plan.sum_by_sender(came.sent[k])
-        if late:
-            moved = [row.row[k] if row.own is None else row.row[k] - row.own[k] for row in late]
-            total = plan.add_late(total, moved)
-        scale, self_weight = offer.weigh(mass, sent)
         here = x if touched == x.shape[0] else x[plan.touched]
-        # Most rules take what came as it is: no need for a product with one, over the whole row.
-        came_in = total if isinstance(scale, int) and scale == 1 else scale * total
-        mixed: Tensor = came_in + self_weight * here
+        overdue = [(row.row[k], None if row.own is None else row.own[k]) for row in late]
+        mixed = _mix(offer, plan, came.parts[k], came.sent[k], here, overdue)
         return mixed if here is x else others.index_copy(0, plan.touched, mixed)
+
+
+Overdue = list[tuple[Tensor, Tensor | None]]  # what came late, and what went the other way then
+
+
+def _mix(
+    offer: Offer, plan: LinkPlan, came: Carried, sent: Carried, here: Tensor, overdue: Overdue
+) -> Tensor:
+    """Mix the rows that are touched; wide ones in runs of coordinates, which need little memory."""
+    if not is_wide(here) or came.columns(slice(0, 1)) is None:
+        return _mix_whole(offer, plan, came, sent, here, overdue)
+    mixed = torch.empty_like(here)
+    for columns in columns_of(here):
+        came_here, sent_here = came.columns(columns), sent.columns(columns)
+        assert came_here is not None  # one codec made both
+        assert sent_here is not None
+        late = [(row[columns], None if own is None else own[columns]) for row, own in overdue]
+        mixed[:, columns] = _mix_whole(offer, plan, came_here, sent_here, here[:, columns], late)
+    return mixed
+
+
+def _mix_whole(
+    offer: Offer, plan: LinkPlan, came: Carried, sent: Carried, here: Tensor, overdue: Overdue
+) -> Tensor:
+    total, mass = plan.sum_by_receiver(came)
+    weight_sent = plan.sum_by_sender(sent)
+    if overdue:
+        moved = [row if own is None else row - own for row, own in overdue]
+        total = plan.add_late(total, moved)
+    scale, self_weight = offer.weigh(mass, weight_sent)
+    # Most rules take what came as it is: no need for a product with one, over the whole row.
+    came_in = total if isinstance(scale, int) and scale == 1 else scale * total
+    mixed: Tensor = came_in + self_weight * here
+    return mixed

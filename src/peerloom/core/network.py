@@ -156,6 +156,8 @@ class Network:
     # How it was made, so that a file can make it again.
     recipe: Mapping[str, Any] = field(default_factory=dict)
     hubs: int = 0
+    # How much each client counts in the averaged model, 1 in the mean; None where all count alike.
+    weights: Floats | None = None
 
     @property
     def clients(self) -> int:
@@ -166,6 +168,14 @@ class Network:
     def workers(self) -> Ids:
         """The rows that hold data."""
         return np.arange(self.clients)
+
+    @property
+    def hubs_agree(self) -> bool:
+        """Whether hubs have one and the same model after they averaged with each other once."""
+        if self.hubs < 2:
+            return True
+        across = self.layer("across").matrix("a")[-self.hubs :, -self.hubs :]
+        return bool(np.ptp(across, axis=0).max() <= _SLACK)
 
     @property
     def peers(self) -> Links:

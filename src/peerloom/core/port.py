@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, overload
+from typing import Any, Literal, Protocol, overload
 
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -22,11 +22,11 @@ class Port(Protocol):
     def active(self) -> Tensor:
         """v_i as a column: who computes in this round."""
 
-    def grad(self, x: Tensor, v: Tensor | None = None, batch: int = 0) -> Tensor:
+    def grad(self, x: Tensor, v: Tensor | None = None, batch: int | Literal["all"] = 0) -> Tensor:
         """v_i g_i(x_i); rows with v_i = 0, and hubs, are not computed.
 
         All calls of a round see one batch per row, unless they ask for another by its number, as
-        local steps do.
+        local steps do, or for all samples of the row, which count as so many batches.
         """
 
     def prox(self, z: Tensor, step: float) -> Tensor:

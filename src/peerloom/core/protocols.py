@@ -12,7 +12,15 @@ from torch import Tensor
 from .draw import Draws
 from .network import Network
 
-__all__ = ["Activity", "Evaluation", "LocalProblem", "Placement", "Problem", "Schedule"]
+__all__ = [
+    "Activity",
+    "Evaluation",
+    "LocalProblem",
+    "Placement",
+    "Problem",
+    "Schedule",
+    "WholeGradients",
+]
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -73,6 +81,18 @@ class LocalProblem(Protocol):
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Judge the models x [any number, n] on the evaluation set. Changes nothing."""
+
+
+@runtime_checkable
+class WholeGradients(Protocol):
+    """A local problem that also has gradients on all samples of a row. Optional."""
+
+    @property
+    def batches(self) -> Ids:
+        """How many batches the samples of each row fill: what a gradient on all of them costs."""
+
+    def whole_gradients(self, x: Tensor, on: Ids) -> Tensor:
+        """The gradients [len(on), n] at x[on], on all samples of the rows `on`."""
 
 
 @runtime_checkable

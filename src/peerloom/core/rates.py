@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ..errors import ConfigError
+from .per_client import check_entries, is_number
 
-__all__ = ["HasRate", "InverseSqrt", "Pieces", "Rate", "check_rate", "rate_at"]
+__all__ = [
+    "HasRate", "InverseSqrt", "Pieces", "Rate", "Rates", "check_rate", "check_rates",
+    "rate_at", "rates_at",
+]  # fmt: skip
 
 
 @runtime_checkable
@@ -27,6 +31,10 @@ class HasRate(Protocol):
     @property
     def lr(self) -> float | Rate:
         """The step size."""
+
+
+Rates = float | Rate | tuple[float | Rate, ...]
+"""A step size of all clients, or one of each; every one of them a number or a rate."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +93,29 @@ def rate_at(lr: float | Rate, t: int) -> float:
     return lr.at(t) if hasattr(lr, "at") else float(lr)
 
 
+def rates_at(lr: Rates, t: int) -> float | list[float]:
+    """The step size of round t, or those of all clients where each has its own.
+
+    >>> rates_at((0.1, Pieces(rates=(0.2, 0.02), starts=(1, 100))), 150)
+    [0.1, 0.02]
+    """
+    return [rate_at(own, t) for own in lr] if isinstance(lr, tuple) else rate_at(lr, t)
+
+
 def check_rate(rule: HasRate) -> None:
     """Refuse a step size that cannot work."""
-    if not isinstance(rule.lr, Rate) and not 0 < rule.lr <= LARGEST:
+    if not _works(rule.lr):
         raise ConfigError(
             f"{type(rule).__name__}.lr must be a number above 0 (and at most {LARGEST:g}) "
             f"or a rate such as InverseSqrt; found {rule.lr}."
         )
+
+
+def check_rates(rule: object) -> None:
+    """Refuse step sizes `lr` that cannot work; a list becomes a tuple."""
+    wanted = f"a number above 0 (and at most {LARGEST:g}) or a rate such as InverseSqrt"
+    check_entries(rule, "lr", _works, wanted)
+
+
+def _works(lr: Any) -> bool:
+    return isinstance(lr, Rate) or (is_number(lr, most=LARGEST) and lr > 0)

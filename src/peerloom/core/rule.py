@@ -19,6 +19,7 @@ __all__ = [
     "MEAN",
     "MODELS",
     "STEADY",
+    "WHOLE",
     "CyclePlan",
     "Plan",
     "Requirements",
@@ -26,8 +27,8 @@ __all__ = [
     "check_links",
     "check_message",
     "check_needs",
+    "objective_over",
 ]
-
 
 MODELS: tuple[Fit, ...] = ("whole", "paired", "part", "rounded")
 """For rules that send models: a missing coordinate is a link that did not fire."""
@@ -40,6 +41,9 @@ MEAN: tuple[Fit, ...] = ("whole", "paired")
 
 STEADY: tuple[Fit, ...] = ("whole", "rounded")
 """For rules that count on the same mixing matrix in every round."""
+
+WHOLE: tuple[Fit, ...] = ("whole",)
+"""For rules that mix several times in a row, and would add up what a message leaves out."""
 
 DIFFERENCES: tuple[Fit, ...] = ("whole", "paired", "part", "rounded", "differences")
 """For rules that send differences from copies."""
@@ -65,8 +69,12 @@ class Rule(Protocol):
     state, changes nothing in place, and does the same on all rows; it does not count, log, time,
     save or plot.
 
-    For theory a rule may say more of itself: `family`, whose theorems speak of it (a class
-    variable), and `mixings`, how often it mixes its models in a round, where that is not once.
+    Settings of which every client may have its own are named in `per_client`, a class variable;
+    where they are tuples, an experiment sees that there is one entry for each client. For theory a
+    rule may say whose theorems speak of it: `family`, a class variable. And for measures `mass`,
+    the field of its state by which rows count in the averaged model, where they do not count alike
+    (a class variable; see `mean_model`), and `objective`: "samples" where what it minimises is the
+    mean over all samples, and not over clients (a class variable).
     """
 
     needs: ClassVar[Requirements]
@@ -85,12 +93,14 @@ class Requirements:
     symmetric: bool = False  # both directions of every link, with equal weights and one coin
     layers: tuple[str, ...] = ("peers",)
     one_hub: bool = False  # a server: all workers under a single hub
+    hubs_agree: bool = False  # hubs that average with each other all have one model afterwards
     common_start: bool = False  # all rows start from one model
     prox: bool = False  # not a need but an offer: the rule takes the proximal step of a regulariser
     instead: str = ""  # what to use when the graph does not fit
     accepts: tuple[Fit, ...] = MODELS  # how its rows may arrive
-    # Which links may stay silent: any, none unless all do, or never one.
-    links: Literal["any", "together", "all"] = "any"
+    # Which links may stay silent: any, any that the schedule lets rest but none that fires, none
+    # unless all do, or never one.
+    links: Literal["any", "scheduled", "together", "all"] = "any"
     # The offer by which models are combined.
     combines: Literal["pull", "average", "equal_average"] = "pull"
     eigenvalues_above: float = -1.0  # of the weights; a rule may not bear those below
@@ -117,14 +127,21 @@ class Plan:
     """How a preset uses the resources it is given: another rule's `step` under another schedule.
 
     A coin of the given schedule says who is *able* to act. "always" means the preset waits for
-    everyone, "given" that it takes the coins as they fall, and a cycle replaces them. Schedules
-    without coins are followed as they are.
+    everyone, "given" that it takes the coins as they fall, and a cycle replaces them. A refresh
+    replaces the clients' part of any schedule. For the rest, schedules without coins are followed
+    as they are.
     """
 
     nodes: Literal["given", "always"] = "given"
     links: Literal["given", "always"] = "given"
     cycle: CyclePlan | None = None
+    refresh: int | None = None  # rounds between those in which all rows compute; links always fire
     quiet_start: bool = False  # without a schedule of its own, the first round does not talk
+
+
+def objective_over(rule: Rule) -> Literal["clients", "samples"]:
+    """Over what the rule's objective is a mean: clients count alike, or samples do."""
+    return getattr(rule, "objective", "clients")
 
 
 def check_needs(rule: Rule, network: Network) -> None:
@@ -141,6 +158,8 @@ def check_needs(rule: Rule, network: Network) -> None:
                 f"{name} mixes over layer '{layer}', but graph '{network.name}' has "
                 f"{', '.join(network.layers)}.{advice}"
             )
+        if needs.hubs_agree and layer == "across":
+            _check_hubs_agree(name, network)
         if needs.symmetric and not network.layers[layer].symmetric:
             kind = "has unequal weights in the two directions of a link"
             if network.directed:
@@ -148,6 +167,18 @@ def check_needs(rule: Rule, network: Network) -> None:
             raise ConfigError(
                 f"{name} needs symmetric links, but graph '{network.name}' {kind}.{advice}"
             )
+
+
+def _check_hubs_agree(name: str, network: Network) -> None:
+    # Hubs that average in place, as the authors' code has them, do not agree either: whoever asks
+    # for that wants their numbers.
+    if network.hubs_agree or network.recipe.get("compat"):
+        return
+    raise ConfigError(
+        f"{name} averages the models of all hubs exactly, but with the weights between the hubs of "
+        f"graph '{network.name}' their models stay apart. Use a complete hub graph without H, "
+        "whose hubs average exactly, or a single hub, or MLLSGD."
+    )
 
 
 def check_message(rule: Rule, codec: Codec) -> None:
@@ -159,7 +190,7 @@ def check_message(rule: Rule, codec: Codec) -> None:
 def check_links(rule: Rule, network: Network, activity: Activity, rounds: int) -> None:
     """Refuse a schedule under which the rule cannot be right; the first rounds tell."""
     needs = rule.needs
-    if needs.links == "any":
+    if needs.links in ("any", "scheduled"):
         return
     wanted = "every link in every round"
     if needs.links == "together":

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import mmap
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Pieces", "joined", "lay_out", "read_header", "read_tensors"]
+__all__ = ["Array", "Pieces", "joined", "lay_out", "map_file", "read_header", "read_tensors"]
 
 Array = NDArray[Any]
 Pieces = Mapping[str, Sequence[Array]]
@@ -40,6 +43,17 @@ def lay_out(arrays: Pieces, metadata: Mapping[str, str]) -> list[bytes | memoryv
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return [len(text).to_bytes(8, "little"), text, *parts]
+
+
+def map_file(path: Path) -> memoryview:
+    """Map a file, to be read; it may be replaced meanwhile, but not changed."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if not os.fstat(handle).st_size:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(handle, 0, access=mmap.ACCESS_READ))
+    finally:
+        os.close(handle)
 
 
 def read_header(data: memoryview) -> tuple[dict[str, Any], int]:

@@ -25,6 +25,8 @@ __all__ = [
     "RowWire",
     "Rows",
     "Tag",
+    "columns_of",
+    "is_wide",
     "runs_of",
 ]
 
@@ -33,6 +35,7 @@ Ids = NDArray[np.int64]
 Lengths = int | Ids  # bytes: one number for all links, or one for each
 Tag = tuple[int, int]  # the round, and which mixing of it
 _NUMBERS = 1 << 18  # of the rows of one run of links: few enough to stay in cache
+_PIECE = 1 << 21  # bytes of a row that are worked on together, where rows are wide
 
 
 def runs_of(links: int, width: int) -> Iterator[slice]:
@@ -41,11 +44,25 @@ def runs_of(links: int, width: int) -> Iterator[slice]:
     return (slice(first, min(first + size, links)) for first in range(0, links, size))
 
 
+def is_wide(rows: Tensor) -> bool:
+    """Whether rows are so wide that work on them is cut into runs of coordinates."""
+    return rows.shape[1] * rows.element_size() > _PIECE
+
+
+def columns_of(rows: Tensor) -> Iterator[slice]:
+    """Cut the coordinates of rows into runs that are worked on together."""
+    width, size = rows.shape[1], _PIECE // rows.element_size()
+    return (slice(first, min(first + size, width)) for first in range(0, width, size))
+
+
 class Carried(Protocol):
     """Rows that links carried, in link order; decoded when asked for, so that few are in memory."""
 
     def __getitem__(self, links: slice, /) -> Decoded:
         """Return the values and the mask of a run of links."""
+
+    def columns(self, columns: slice, /) -> Carried | None:
+        """Return a run of coordinates of them; None where rows can only be decoded whole."""
 
 
 class Rows:
@@ -57,6 +74,11 @@ class Rows:
     def __getitem__(self, links: slice, /) -> Decoded:
         """Return a run of them."""
         return self._values[links], None if self._mask is None else self._mask[links]
+
+    def columns(self, columns: slice, /) -> Rows:
+        """Return a run of coordinates of them."""
+        mask = None if self._mask is None else self._mask[:, columns]
+        return Rows(self._values[:, columns], mask)
 
 
 class LateRow(NamedTuple):
