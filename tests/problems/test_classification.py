@@ -121,7 +121,12 @@ def test_whole_gradients_are_those_of_all_samples():
     problem = Classification(MLP((4,)), BLOBS, BySize((1, 2, 3, 4)), batch=3, l2=0.2)
     whole = Classification(MLP((4,)), BLOBS, BySize((1, 2, 3, 4)), batch="all", l2=0.2)
     x = models(problem)
-    assert torch.equal(bound(problem).whole_gradients(x), bound(whole).grad(x, ALL, 9))
+    assert torch.equal(bound(problem).whole_gradients(x, ALL), bound(whole).grad(x, ALL, 9))
+    some = np.array([1, 3])
+    assert torch.equal(bound(problem).whole_gradients(x, some), bound(whole).grad(x, some, 9))
+    sizes = np.array([len(part) for part in bound(problem).parts])
+    assert bound(problem).batches.tolist() == np.ceil(sizes / 3).tolist()
+    assert bound(whole).batches.tolist() == [1] * len(sizes)
 
 
 @pytest.mark.parametrize(
@@ -131,15 +136,14 @@ def test_large_batches_give_the_same_gradients_one_by_one(model, monkeypatch):
     problem = Classification(
         model, DATA.get(str(model), BLOBS), BySize((1, 2, 3, 4)), batch=40, l2=0.1
     )
-    x, together = models(problem), bound(problem)
+    x, local = models(problem), bound(problem)
+    some = [ALL, np.array([0, 3])]
+    assert not local._large.fits(40)
+    together = [local.grad(x, on, 5) for on in some]
     monkeypatch.setattr(LargeBatches, "FROM", 0)
-    one_by_one = bound(problem)
-    assert together._large is None
-    assert one_by_one._large is not None
-    for on in (ALL, np.array([0, 3])):
-        torch.testing.assert_close(
-            one_by_one.grad(x, on, 5), together.grad(x, on, 5), rtol=1e-12, atol=1e-13
-        )
+    assert local._large.fits(40)
+    for on, wanted in zip(some, together, strict=True):
+        torch.testing.assert_close(local.grad(x, on, 5), wanted, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import peerloom as pl
 from peerloom.config import comparison_from, experiment_to_toml, spec_hash
 from peerloom.core import Draws
 from peerloom.errors import ConfigError
+from peerloom.peers.experiments import run_folder
 from peerloom.peers.federation import Federation
 from peerloom.peers.folder import PeerFolder
 from peerloom.peers.peer import PeerRun
@@ -25,7 +26,6 @@ from peerloom.peers.resources import (
     read_seconds,
     restore_resources,
 )
-from peerloom.peers.start import run_folder
 from peerloom.peers.wire_plan import WirePlan
 from peerloom.runs import RunFolder
 from peerloom.schedules import (

@@ -33,7 +33,8 @@ def hubs(
     `weights` are the w_i, one per worker, such as data sizes; equal where they are left out. H[j,
     d] is hub j's weight in hub d's new model: columns sum to one, and H[i, j] b_j = H[j, i] b_i
     with b the hubs' shares of all weight. By default it is `diffusion` on hub_graph, of which only
-    the shape is used. `compat` averages as the authors' code does: `in_place`.
+    the shape is used: where all hubs know each other they average exactly, H[j, d] = b_j. `compat`
+    averages as the authors' code does: `in_place`. It is for several hubs.
     """
     count, total = len(workers), sum(workers)
     if hub_graph.rows != count or min(workers, default=0) < 1:
@@ -70,24 +71,35 @@ def hubs(
         "compat": compat,
     }
     where = None if hub_graph.positions is None else _around(hub_graph.positions, home)
-    return Network(rows, layers, "hubs", True, where, recipe, hubs=count)
+    mean_one = w / w.mean()
+    return Network(rows, layers, "hubs", True, where, recipe, hubs=count, weights=mean_one)
 
 
 def _between(hub_graph: Network, b: Floats, H: ArrayLike | None, compat: bool) -> Floats:
     """The weights between hubs: those given, or those made from the graph."""
+    if compat and H is not None:
+        raise ConfigError("hubs: compat has its own weights between hubs. Leave H out.")
+    if compat and len(b) == 1:
+        raise ConfigError(
+            "hubs: compat says in which order hubs average with each other, but there is one hub. "
+            "Leave it out."
+        )
     if H is None:
         return in_place(hub_graph, b) if compat else diffusion(hub_graph, b)
-    if compat:
-        raise ConfigError("hubs: compat has its own weights between hubs. Leave H out.")
     return _checked(np.asarray(H, np.float64), b)
 
 
 def diffusion(hub_graph: Network, b: Floats) -> Floats:
-    """Hub weights with H b = b that need only neighbours' degrees and shares.
+    """Hub weights with H b = b.
 
-    H_ij = min(1, b_i / b_j) / (1 + max(deg_i, deg_j)) on links, the rest on the diagonal
+    H_ij = b_i                                           where every hub knows every other
+    H_ij = min(1, b_i / b_j) / (1 + max(deg_i, deg_j))   on links elsewhere; the rest is H_jj
+
+    The first is the exact average: zeta = 0. The second needs only neighbours' degrees and shares.
     """
     links = hub_graph.peers
+    if len(links) == links.rows * (links.rows - 1):
+        return np.tile(b[:, None], links.rows)
     degree = np.maximum(links.in_degree, links.out_degree)
     H = np.zeros((links.rows, links.rows))
     i, j = links.src, links.dst

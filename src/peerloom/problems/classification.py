@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..core import ConfigError, Draws, Placement, nearest, uniform
+from ..arguments import UNSAID
+from ..core import (
+    ConfigError,
+    Draws,
+    Placement,
+    check_entries,
+    check_lengths,
+    is_number,
+    nearest,
+    uniform,
+)
 from .data import Dataset, digits
 from .layout import RowLayout
 from .linear import design, linear_curvature, linear_layer, linear_quadratics
@@ -38,7 +48,9 @@ class Classification:
                your own factory of nn.Module that takes no arguments
     data       a Dataset; `Dataset.of(x, y)` makes one of your arrays
     partition  how samples are dealt to clients
-    batch      samples per gradient, drawn with replacement; "all" takes all of a client's samples
+    batch      samples per gradient, for all clients or one number for each; "all" takes all of a
+               client's samples
+    replace    whether a batch may hold a sample several times; without replacement once at the most
     loss       a name; by default the model's own, or cross-entropy
     l2         adds l2/2 |x|^2 to every f_i (a smooth term; `h` is the one with a proximal step)
     strategy   how gradients are computed; "auto" takes the fastest that fits
@@ -51,19 +63,25 @@ class Classification:
     model: str | Model | Callable[[], nn.Module] = "softmax"
     data: Dataset = field(default_factory=digits)
     partition: Partition = field(default_factory=IID)
-    batch: int | Literal["all"] | None = 16  # None is "all", as a file cannot say it
+    # None is "all", as a file cannot say it.
+    batch: int | Literal["all"] | tuple[int, ...] | None = 16
     loss: str | None = None
     l2: float = 0.0
     h: Regulariser | None = None
     strategy: Strategy = "auto"
     outputs: int | None = None
+    replace: bool = field(default=True, metadata=UNSAID)
+    per_client: ClassVar[tuple[str, ...]] = ("batch",)
 
     def __post_init__(self) -> None:
         if self.batch is None:
             object.__setattr__(self, "batch", "all")
-        if self.batch != "all" and (not isinstance(self.batch, int) or self.batch < 1):
+        if self.batch != "all":
+            check_entries(self, "batch", _is_size, 'at least 1 sample, or "all"')
+        elif not self.replace:
             raise ConfigError(
-                f'Classification.batch must be at least 1 sample, or "all"; found {self.batch!r}.'
+                'Classification.replace has no effect with batch "all", which holds every sample '
+                "once. Leave it out, or give a batch."
             )
         if isinstance(self.model, nn.Module):
             raise ConfigError(
@@ -155,9 +173,16 @@ class Classification:
         """The samples of the rows of `place`."""
         return LocalClassification(self, place, draws)
 
+    def batch_sizes(self, clients: int) -> Ids | None:
+        """How many samples every client's batch has; None where it is all of them."""
+        if self.batch == "all":
+            return None
+        check_lengths(self, clients)
+        return np.broadcast_to(np.asarray(self.batch, np.int64), clients)
+
     def with_full_batches(self) -> Classification:
         """The same problem with all samples of a client in every gradient."""
-        return self if self.batch == "all" else replace(self, batch="all")
+        return self if self.batch == "all" else replace(self, batch="all", replace=True)
 
     def properties(self, clients: int, seed: int = 0) -> Properties:
         """What the data, their partition and the model tell; closed forms for one linear layer."""
@@ -176,6 +201,9 @@ class Classification:
         return Properties(
             iid=bool(getattr(self.partition, "iid", False)),
             full_batch=self.batch == "all",
+            noise_shares=partial(self._noise_shares, clients, seed)
+            if isinstance(self.batch, tuple) or not self.replace
+            else None,
             size=data.x.size,
             samples=len(data.y),
             whole=self.with_full_batches(),
@@ -183,6 +211,15 @@ class Classification:
             curvature=None if layer is None else partial(curvature, layer),
             weak_convexity=weak_convexity(self.h),
         )
+
+    def _noise_shares(self, clients: int, seed: int) -> NDArray[np.float64]:
+        """1 / B_i, or (1 - B_i / D_i) / B_i without replacement (Spod-GT, Assumption 4.2)."""
+        sizes = self.batch_sizes(clients)
+        assert sizes is not None
+        if self.replace:
+            return 1 / sizes
+        held = np.array([len(part) for part in self.deal(clients, Draws(seed))])
+        return np.asarray((1 - sizes / held) / sizes)
 
     def deal(self, clients: int, draws: Draws) -> list[Ids]:
         """The numbers of the samples of every client."""
@@ -209,3 +246,7 @@ class Classification:
             for part in self.deal(clients, draws)
         ]
         return np.stack(held, axis=1).tolist()  # type: ignore[no-any-return]
+
+
+def _is_size(batch: Any) -> bool:
+    return is_number(batch, least=1) and int(batch) == batch

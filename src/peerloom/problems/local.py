@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..core import ConfigError, Draws, Evaluation, Placement
+from .batches import Batches, Some
 from .losses import LOSSES
 from .regularisers import Zero
 from .strategies import STRATEGIES, BatchNorm, ClosedForm, LargeBatches, Seeds, choose
@@ -49,14 +51,16 @@ class LocalClassification:
         )
         self._test_inputs, self._test_labels = self._tensors(*judged)
         self.parts = self._deal()
-        self._sizes = np.array([len(part) for part in self.parts], np.int64)
-        self._flat = np.concatenate([np.zeros(0, np.int64), *self.parts])  # a hub has no part
-        self._offsets = np.cumsum(self._sizes) - self._sizes
+        sizes = problem.batch_sizes(place.of)
+        mine = None if sizes is None else sizes[place.rows]
+        self._batches = Batches(self.parts, mine, problem.replace, place, draws)
         module = problem.module(draws.seed).to(place.device, place.dtype)
-        self._batch = problem.batch if isinstance(problem.batch, int) else None
-        batch = self._batch or int(self._sizes.max(initial=1))
-        self._check(module, least=self._batch or min(self._sizes.tolist(), default=2))
-        self.strategy = choose(problem.strategy, module, self._loss, self._inputs[:1], batch)
+        self._check(module, least=min(self._batches.sizes.tolist(), default=2))
+        # By the largest batch of any client, wherever that lives, so that all choose alike.
+        most = self._batches.sizes if sizes is None else sizes
+        self.strategy = choose(
+            problem.strategy, module, self._loss, self._inputs[:1], int(most.max(initial=1))
+        )
         self._gradients = STRATEGIES[self.strategy](module, self._loss)
         self._h = problem.h or Zero()
         self._large = self._large_batches()
@@ -67,31 +71,27 @@ class LocalClassification:
         of = f"/{batch}" if batch else ""
         mine = x if len(on) == x.shape[0] else x[torch.from_numpy(on).to(x.device)]
 
-        def seeds(only: slice = slice(None)) -> list[int]:
-            return [
-                int(u * 2**53) for u in self._draws(f"module{of}", t, self._place.rows)[on[only], 0]
-            ]
+        def seeds(only: Some) -> list[int]:
+            drawn = self._draws(f"module{of}", t, self._place.rows)
+            return [int(u * 2**53) for u in drawn[on[only], 0]]
 
-        if self._large is not None and self._batch is None:
+        if self._large is not None and self._batches.whole:
             g = self._large.full(mine, on, self.parts)
-        elif self._large is not None and self._batch is not None:
-            g = self._large.drawn(mine, self._picks(on, t, of, self._batch))
-        elif self._batch is not None:
-            g = self._of(mine, self._picks(on, t, of, self._batch), seeds)
-        elif len(set(self._sizes[on])) == 1:
-            g = self._of(mine, np.stack([self.parts[i] for i in on]), seeds)
-        else:  # all samples, of clients that hold different numbers of them
-            each = [slice(k, k + 1) for k in range(len(on))]
-            g = torch.cat(
-                [self._of(mine[k], self.parts[on[k][0]][None], partial(seeds, k)) for k in each]
-            )
+        else:
+            g = self._over_sizes(mine, self._batches(on, t, of), seeds)
         return g.add_(mine, alpha=self._problem.l2) if self._problem.l2 else g
 
-    def whole_gradients(self, x: Tensor) -> Tensor:
-        """Each row's gradient on all of its samples."""
+    @property
+    def batches(self) -> Ids:
+        """How many batches the samples of each row fill."""
+        samples = np.array([len(part) for part in self.parts], np.int64)
+        return np.asarray(-(-samples // np.maximum(1, self._batches.sizes)))
+
+    def whole_gradients(self, x: Tensor, on: Ids) -> Tensor:
+        """The gradients of the rows `on` on all of their samples."""
         if self._exact is None:
             self._exact = self._problem.with_full_batches().bind(self._place, self._draws)
-        return self._exact.grad(x, np.arange(len(x)), 0)
+        return self._exact.grad(x, on, 0)
 
     def prox(self, z: Tensor, step: float) -> Tensor:
         """The proximal step of h."""
@@ -100,7 +100,7 @@ class LocalClassification:
     @torch.no_grad()
     def evaluate(self, x: Tensor) -> Evaluation:
         """Test loss with l2 and h, and accuracy where there are classes."""
-        penalty = self._problem.l2 / 2 * x.square().sum(dim=1) + self._h.value(x)
+        penalty = self._penalty(x)
         losses, rates = [], []
         for scores in self._gradients.scores(x, self._test_inputs, self._calibration):
             losses.append(self._loss.value(scores, self._test_labels).mean())
@@ -108,6 +108,28 @@ class LocalClassification:
                 rates.append(self._loss.correct(scores, self._test_labels).double().mean())
         loss = (torch.stack(losses) + penalty).double().cpu().numpy()
         return Evaluation(loss, torch.stack(rates).cpu().numpy() if rates else None)
+
+    @torch.no_grad()
+    def train_loss(self, x: Tensor, over: Literal["clients", "samples"]) -> NDArray[np.float64]:
+        """The loss of each model on all samples dealt to rows here, with l2 and h.
+
+        The mean over clients of their mean losses, or the mean over samples.
+        """
+        weight = np.zeros(len(self._labels))
+        for part in self.parts:  # some partitions deal a sample twice
+            share = len(self.parts) * len(part) if over == "clients" else sum(map(len, self.parts))
+            np.add.at(weight, part, 1 / share)
+        weights = torch.from_numpy(weight).to(x.device)
+        losses = [
+            weights @ self._loss.value(scores, self._labels).double()
+            for scores in self._gradients.scores(x, self._inputs, self._calibration)
+        ]
+        found: NDArray[np.float64] = (torch.stack(losses) + self._penalty(x)).cpu().numpy()
+        return found
+
+    def _penalty(self, x: Tensor) -> Tensor:
+        """What l2 and h add to the loss of each model."""
+        return self._problem.l2 / 2 * x.square().sum(dim=1) + self._h.value(x)
 
     def _check(self, module: nn.Module, least: int) -> None:
         """Refuse a module that does not fit the data, the loss or the batch.
@@ -140,8 +162,6 @@ class LocalClassification:
         closed = self._gradients
         if not isinstance(closed, ClosedForm) or not closed.one_layer:
             return None
-        if self._batch is not None and self._batch * self._inputs[:1].nbytes < LargeBatches.FROM:
-            return None
         return LargeBatches(closed, self._inputs, self._labels)
 
     def _calibration(self) -> list[Tensor]:
@@ -149,17 +169,26 @@ class LocalClassification:
         some = [part[: self._CALIBRATION_SIZE] for part in self.parts if len(part) > 1]
         return [self._inputs[torch.from_numpy(part)] for part in some]
 
-    def _picks(self, on: Ids, t: int, of: str, batch: int) -> Ids:
-        """The numbers of the samples in the batches of rows `on`, [k, batch]."""
-        some = slice(None) if len(on) == len(self.parts) else on  # a slice copies nothing
-        u = self._draws(f"batch{of}", t, self._place.rows, batch)[some]
-        picks: Ids = self._flat[
-            self._offsets[some, None] + (u * self._sizes[some, None]).astype(np.int64)
-        ]
-        return picks
+    def _over_sizes(
+        self,
+        x: Tensor,
+        batches: Iterable[tuple[Some, Ids]],
+        seeds: Callable[[Some], list[int]],
+    ) -> Tensor:
+        """Gradients of the rows x, those with batches of one size at once."""
+        g = None
+        for which, picks in batches:
+            if isinstance(which, slice):
+                return self._of(x, picks, partial(seeds, which))
+            g = torch.empty_like(x) if g is None else g
+            at = torch.from_numpy(which).to(x.device)
+            g[at] = self._of(x[at], picks, partial(seeds, which))
+        return torch.empty_like(x) if g is None else g
 
     def _of(self, x: Tensor, picks: Ids, seeds: Seeds) -> Tensor:
         """Gradients on these samples, of all rows at once."""
+        if self._large is not None and self._large.fits(picks.shape[1]):
+            return self._large.drawn(x, picks)
         flat = torch.from_numpy(picks.reshape(-1)).to(x.device)
         inputs = self._inputs.index_select(0, flat).view(*picks.shape, *self._inputs.shape[1:])
         return self._gradients.gradients(

@@ -40,6 +40,8 @@ class Properties:
     iid             every client's gradient is unbiased for the whole objective
     full_batch      every gradient is taken on all samples of its client
     noise           standard deviation of the normal error of each coordinate of a gradient
+    noise_shares    finds, by client, what a batch leaves of the variance of one sample's gradient;
+                    where batches differ or are drawn without replacement
     size            numbers in its data: what going through them once costs
     samples         samples in its data; 0 where it has none
     whole           the same problem with all samples in every gradient
@@ -52,6 +54,7 @@ class Properties:
     iid: bool = False
     full_batch: bool = False
     noise: float | None = None
+    noise_shares: Callable[[], Floats] | None = None
     size: int | None = None
     samples: int = 0
     whole: Problem | None = None

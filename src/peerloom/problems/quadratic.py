@@ -105,13 +105,7 @@ class LocalQuadratic:
 
     def grad(self, x: Tensor, on: NDArray[np.int64], t: int, batch: int = 0) -> Tensor:
         """A_i x_i - b_i, row by row: a row's bits do not depend on which others live here."""
-        rows = self._place.rows[on]
-        g = torch.stack(
-            [
-                self._A[i] @ x[k] - self._b[i]
-                for k, i in zip(on.tolist(), rows.tolist(), strict=True)
-            ]
-        )
+        g = self.whole_gradients(x, on)
         if self._problem.noise:
             u = torch.from_numpy(
                 self._draws(
@@ -122,9 +116,15 @@ class LocalQuadratic:
             g = g + self._problem.noise * torch.special.ndtri(u.clamp_min(2.0**-54)).to(g)
         return g
 
-    def whole_gradients(self, x: Tensor) -> Tensor:
-        """Each row's gradient without noise."""
-        return torch.einsum("iab,ib->ia", self._A[self._place.rows], x) - self._b[self._place.rows]
+    @property
+    def batches(self) -> NDArray[np.int64]:
+        """One each: a gradient without noise costs what another does."""
+        return np.ones(len(self._place.rows), np.int64)
+
+    def whole_gradients(self, x: Tensor, on: NDArray[np.int64]) -> Tensor:
+        """The gradients of the rows `on` without noise, row by row as `grad` has them."""
+        pairs = zip(on.tolist(), self._place.rows[on].tolist(), strict=True)
+        return torch.stack([self._A[i] @ x[k] - self._b[i] for k, i in pairs])
 
     def prox(self, z: Tensor, step: float) -> Tensor:
         """The proximal step of h."""
@@ -138,6 +138,10 @@ class LocalQuadratic:
             + self._h.value(x)
         )
         return Evaluation(value.double().cpu().numpy(), None)
+
+    def train_loss(self, x: Tensor, over: str) -> NDArray[np.float64]:
+        """The same: there are no samples, and all clients count alike."""
+        return self.evaluate(x).loss
 
 
 def _array(values: ArrayLike) -> NDArray[np.float64]:

@@ -6,8 +6,10 @@ from .bernoulli import Bernoulli, BernoulliActivity
 from .fixed import Always, Cycle, Every, Explicit
 from .hub_rounds import HubRounds
 from .measured import NOTHING_TO_MEASURE, Measured, from_seconds, is_measured, with_measured
-from .planned import planned
+from .participation import Participation
+from .planned import check_settings_act, plan_of, planned
 from .random_links import Epidemic, OneEdge, OneNode, OnePeer
+from .refresh import Refresh
 from .replay import Record, Replay
 from .sampled import Sampled, Split
 from .waiting import Waiting
@@ -27,14 +29,18 @@ __all__ = [
     "OneEdge",
     "OneNode",
     "OnePeer",
+    "Participation",
     "Record",
+    "Refresh",
     "Replay",
     "Sampled",
     "Split",
     "Waiting",
+    "check_settings_act",
     "distributions",
     "from_seconds",
     "is_measured",
+    "plan_of",
     "planned",
     "with_measured",
 ]
@@ -50,6 +56,8 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "OneEdge": OneEdge,
     "OneNode": OneNode,
     "OnePeer": OnePeer,
+    "Participation": Participation,
+    "Refresh": Refresh,
     "Replay": Replay,
     "Sampled": Sampled,
     "Split": Split,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import ConfigError, Draws, Links, Network, uniform
+from ..core import ConfigError, Draws, Links, Network, Rate, rate_at, uniform
 from .distributions import Distribution
 from .fixed import recorded
 from .rates import ActivityRates, Span, observed_links, observed_nodes
@@ -34,6 +34,13 @@ class Bernoulli:
     draws probabilities that follow a law anew every N rounds. `seed` fixes these draws
     independently of the run's seed.
 
+    With `nodes_follow`, a rate that shrinks, clients compute more often as it does (DSpodFL,
+    Theorems I.5 and K.5): `nodes` are the d_i of the first round, and
+
+        d_i^(k) = 1 - (1 - d_i) alpha^(k) / alpha^(0),   alpha^(k) the rate of round k + 1.
+
+    A gradient then costs 1 / d_i^(k), that of its own round.
+
     `compat` lets links fire as in DSpodFL's published code, to explain a published number: "or"
     tosses a coin at both ends and takes either, "latch" leaves a link on for good once it has
     fired. Costs still use b_ij.
@@ -44,12 +51,18 @@ class Bernoulli:
     clip: float = 0.01
     redraw: int | None = None
     seed: int | None = None
+    nodes_follow: Rate | None = None
     compat: tuple[Literal["or", "latch"], ...] = ()
 
     def __post_init__(self) -> None:
         if strange := set(self.compat) - {"or", "latch"}:
             raise ConfigError(
                 f"Bernoulli.compat takes 'or' and 'latch', found {sorted(strange)[0]!r}."
+            )
+        if self.compat and not isinstance(self.links, Distribution) and not has_coins(self.links):
+            raise ConfigError(
+                f"Bernoulli.compat = {self.compat!r} would have no effect: it says how coins fall, "
+                "but `links` says round by round which links fire. Leave one of the two out."
             )
         if not 0 < self.clip <= 1:
             raise ConfigError(f"Bernoulli.clip must be above 0 and at most 1, found {self.clip}.")
@@ -64,6 +77,16 @@ class Bernoulli:
                     f"Bernoulli.{name} must be probabilities from 0 to 1, a law such as Beta, "
                     f"or bools; found {given!r}."
                 )
+        if self.nodes_follow is not None and not self._can_rise:
+            raise ConfigError(
+                "Bernoulli.nodes_follow has no effect where clients always compute, or where their "
+                "activity is given: give probabilities below 1, or a law, as nodes."
+            )
+
+    @property
+    def _can_rise(self) -> bool:
+        nodes = self.nodes
+        return isinstance(nodes, Distribution) or (has_coins(nodes) and bool(np.min(nodes) < 1))
 
     def bind(self, network: Network, draws: Draws) -> BernoulliActivity:
         """The coins of every row and link of this network."""
@@ -82,8 +105,9 @@ class Bernoulli:
             nodes=activity.node_chance(span.start)
             if fair
             else observed_nodes(activity, network, span.observed),
-            fair=fair,
+            fair=fair and self.nodes_follow is None,
             redraw=self.redraw,
+            nodes_follow=self.nodes_follow,
         )
 
 
@@ -92,7 +116,9 @@ class BernoulliActivity:
 
     def __init__(self, schedule: Bernoulli, network: Network, draws: Draws) -> None:
         rows = network.rows
-        self._nodes = Coins("node", schedule.nodes, network.workers, schedule, draws)
+        self._nodes = Coins(
+            "node", schedule.nodes, network.workers, schedule, draws, follow=schedule.nodes_follow
+        )
         self._links = {
             name: Coins(
                 f"link/{name}",
@@ -153,7 +179,9 @@ class Coins:
         schedule: Bernoulli,
         draws: Draws,
         compat: tuple[str, ...] = (),
+        follow: Rate | None = None,
     ) -> None:
+        self._follow = follow
         self._either, self._latch = "or" in compat, "latch" in compat
         # Of a latch: the last round it has seen, and what is on after it.
         self._seen, self._on = 0, np.zeros(len(ids), bool)
@@ -197,15 +225,27 @@ class Coins:
 
     def _tossed(self, t: int) -> Floats:
         """The probability of one toss: of one coin, or of either of two with "or"."""
-        return 1 - (1 - self._drawn(t)) ** 2 if self._either else self._drawn(t)
+        return 1 - (1 - self._risen(t)) ** 2 if self._either else self._risen(t)
 
     def able(self, t: int) -> Floats:
         """The probabilities that delays are computed with: never below the clip."""
-        return np.maximum(self._drawn(t), self._schedule.clip)
+        return np.maximum(self._risen(t), self._schedule.clip)
 
     def clipped(self, t: int) -> int:
         """How many probabilities were raised to the clip."""
         return int((self._drawn(t) != self._raw).sum())
+
+    def _risen(self, t: int) -> Floats:
+        """The probabilities of round t: as drawn, or risen while the rate they follow shrinks."""
+        if self._follow is None:
+            return self._drawn(t)
+        first, now = rate_at(self._follow, 1), rate_at(self._follow, t)
+        if now > first:
+            raise ConfigError(
+                f"Bernoulli.nodes_follow must shrink, but it is {now:g} in round {t} and {first:g} "
+                "in the first: probabilities would fall below those that were given."
+            )
+        return 1 - (1 - self._drawn(t)) * (now / first)
 
     def _drawn(self, t: int) -> Floats:
         """The probabilities: clipped, but 0 where a 0 was given."""

@@ -111,6 +111,11 @@ class Cycle:
             raise ConfigError(f"Cycle.rounding must be 'ceil' or 'floor', found '{self.rounding}'.")
         if self.period not in ("D+1", "D"):
             raise ConfigError(f"Cycle.period must be 'D+1' or 'D', found '{self.period}'.")
+        if self.D is not None and self.rounding != "ceil":
+            raise ConfigError(
+                f"Cycle.rounding = '{self.rounding}' would have no effect: it rounds the mean of "
+                f"1 / d_i, but D = {self.D} is given. Leave one of the two out."
+            )
         if self.D is None and self.resources is None:
             raise ConfigError(
                 "Cycle has neither D nor resources to take it from. "

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Activity, Draws, Network, Schedule
+from ..core import Activity, Draws, Network, Rate, Schedule
 
 __all__ = [
     "ActivityRates",
@@ -54,6 +54,8 @@ class ActivityRates:
     one_link  whether exactly one link, drawn uniformly, fires in each round
     cycle     whether clients and links take turns: rounds of computing, then one of mixing
     sampling  who hears how many, where receivers draw their neighbours
+    nodes_follow  the rate with which clients' idle rounds grow rarer; `nodes` are then those of the
+              first round asked for
     """
 
     coins: dict[str, Floats] | None
@@ -65,6 +67,7 @@ class ActivityRates:
     one_link: bool = False
     cycle: bool = False
     sampling: Sampling | None = None
+    nodes_follow: Rate | None = None
 
     @property
     def common_period(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,14 +22,14 @@ Floats = NDArray[np.float64]
 class Sampled:
     """Every kappa_i rounds client i receives from some random neighbours (PaME).
 
-    It hears max(1, ceil(fraction |N_i|)) of them, drawn anew each time.
-    `kappa` is one period for all or one for each client; with `upto`, each client draws its own
-    from kappa to upto. In the first round everyone hears, as in PaME's iteration 0. Every client
-    computes in every round; `Split` changes that.
+    It hears max(1, ceil(fraction_i |N_i|)) of them, drawn anew each time.
+    `kappa` and `fraction` are one for all or one for each client; with `upto`, each client draws
+    its own period from kappa to upto. In the first round everyone hears, as in PaME's iteration 0.
+    Every client computes in every round; `Split` changes that.
     """
 
     kappa: int | ArrayLike = 1
-    fraction: float = 1.0
+    fraction: float | ArrayLike = 1.0
     upto: int | None = None
 
     def __post_init__(self) -> None:
@@ -37,9 +38,12 @@ class Sampled:
             raise ConfigError(
                 f"Sampled.kappa must be whole numbers of at least 1 round, found {self.kappa!r}."
             )
-        if not 0 < self.fraction <= 1:
+        shares = np.asarray(self.fraction)
+        numbers = shares.dtype.kind in "iuf" and shares.size > 0
+        if not numbers or not ((shares > 0) & (shares <= 1)).all():
             raise ConfigError(
-                f"Sampled.fraction must be above 0 and at most 1, found {self.fraction}."
+                "Sampled.fraction must be above 0 and at most 1, for all or for each client; "
+                f"found {self.fraction!r}."
             )
         if self.upto is not None and (periods.ndim or self.upto < periods):
             raise ConfigError(
@@ -52,16 +56,12 @@ class Sampled:
         if self.upto is not None:
             u = draws.once("sampled/kappa", np.arange(rows))[:, 0]
             return np.asarray(self.kappa + np.floor(u * (self.upto - self.kappa + 1)), np.int64)  # type: ignore[operator]
-        if np.ndim(self.kappa) and np.shape(self.kappa) != (rows,):
-            raise ConfigError(
-                f"Sampled.kappa has shape {np.shape(self.kappa)} for {rows} clients. "
-                "Give one for each."
-            )
-        return np.broadcast_to(np.asarray(self.kappa, np.int64), rows)
+        return np.asarray(_one_each("kappa", self.kappa, rows), np.int64)
 
     def heard(self, links: Links) -> NDArray[np.int64]:
         """How many neighbours each client hears when it listens: PaME's t_i."""
-        return np.asarray(np.maximum(1, np.ceil(self.fraction * links.in_degree - 1e-9)), np.int64)
+        shares = _one_each("fraction", self.fraction, links.rows)
+        return np.asarray(np.maximum(1, np.ceil(shares * links.in_degree - 1e-9)), np.int64)
 
     def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
         """Every neighbour of a client as often as any other of its own."""
@@ -99,6 +99,15 @@ class Sampled:
         return FixedActivity(network, lambda t: every_row, fires)
 
 
+def _one_each(name: str, given: ArrayLike, rows: int) -> NDArray[Any]:
+    """A setting of every client, where one was given for all or one for each."""
+    if np.ndim(given) and np.shape(given) != (rows,):
+        raise ConfigError(
+            f"Sampled.{name} has shape {np.shape(given)} for {rows} clients. Give one for each."
+        )
+    return np.broadcast_to(np.asarray(given), rows)
+
+
 @dataclass(frozen=True, eq=False)
 class Split:
     """Clients by one schedule, links by another, such as PaME with sporadic clients."""
@@ -114,7 +123,11 @@ class Split:
         """Those of the two halves."""
         links, nodes = (rates_of(half, network, draws, span) for half in (self.links, self.nodes))
         return replace(
-            links, nodes=nodes.nodes, fair=nodes.fair, redraw=links.redraw or nodes.redraw
+            links,
+            nodes=nodes.nodes,
+            fair=nodes.fair,
+            redraw=links.redraw or nodes.redraw,
+            nodes_follow=nodes.nodes_follow,
         )
 
 

@@ -29,6 +29,10 @@ class LargeBatches:
         self._closed, self._labels, self._inputs = closed, labels, inputs.flatten(1)
         self._blocks: dict[int, tuple[Tensor, Tensor]] = {}
 
+    def fits(self, batch: int) -> bool:
+        """Whether this is faster for batches of so many samples."""
+        return batch * self._inputs[:1].nbytes >= self.FROM
+
     def full(self, x: Tensor, rows: Ids, parts: Sequence[Ids]) -> Tensor:
         """The gradients of the models of these rows on all samples of each, parts[row]."""
         return self._gradients(x, (self._block(int(i), parts[i]) for i in rows))
