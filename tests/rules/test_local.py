@@ -99,6 +99,94 @@ def test_kgt_is_its_equation():
     same(orbit(pl.rules.KGT(0.04, K=K, server_lr=0.8), GRAPH), loops())
 
 
+def test_kgts_own_start_is_its_equation():
+    """A first round that only sends gradients: c = -g(x0) + W g(x0), x stays."""
+
+    def loops():
+        x, c = start(), W @ gradient(start()) - gradient(start())
+        yield x
+        for _ in range(10):
+            yield x
+            y = x
+            for _ in range(K):
+                y = y - 0.04 * (gradient(y) + c)
+            z = (x - y) / (K * 0.04)
+            c = c - z + W @ z
+            x = W @ (x - K * 0.04 * z)
+
+    same(orbit(pl.rules.KGT(0.04, K=K, start="gradients"), GRAPH), loops())
+
+
+def test_kgts_own_start_is_the_papers_where_all_are_neighbours():
+    graph = pl.graphs.complete(M)
+    rule = pl.rules.KGT(0.04, K=K, start="gradients")
+    exp = pl.Experiment(graph, problem(), rule, rounds=1, x0=X0, dtype="float64")
+    *_, last = iterate(exp)
+    g = gradient(start())
+    np.testing.assert_allclose(last.state.c.numpy(), g.mean(axis=0) - g, atol=1e-12)
+    np.testing.assert_allclose(last.x.numpy(), start(), atol=1e-12)
+    pl.testing.check_rule(rule)
+
+
+def test_kgts_own_start_is_exact_too():
+    exp = pl.Experiment(
+        GRAPH, problem(), pl.rules.KGT(0.05, K=K, start="gradients"), rounds=2000, x0=X0,
+        dtype="float64",
+    )  # fmt: skip
+    *_, last = iterate(exp)
+    assert last.state.c.sum(dim=0).abs().max() < 1e-10
+    assert np.abs(last.x.numpy() - problem().solution()).max() < 1e-8
+
+
+@pytest.mark.parametrize("path", ["auto", "links"])
+@pytest.mark.parametrize("theta", [0.0, 0.7])
+def test_quantised_dfedavgm_is_its_equation(theta, path):
+    """x <- x + W Q(y[K] - x), with Q the top half of the coordinates."""
+
+    def top(rows):
+        out = np.zeros_like(rows)
+        for i, row in enumerate(rows):
+            for k in np.argsort(-np.abs(row))[: N // 2]:
+                out[i, k] = row[k]
+        return out
+
+    def loops():
+        x = start()
+        yield x
+        for _ in range(10):
+            y, before = x, x
+            for _ in range(K):
+                y, before = y - 0.05 * gradient(y) + theta * (y - before), y
+            x = x + W @ top(y - x)
+            yield x
+
+    rule = pl.rules.QuantisedDFedAvgM(0.05, K=K, theta=theta)
+    same(orbit(rule, GRAPH, path=path, message=pl.messages.TopK(0.5)), loops())
+
+
+def test_without_loss_quantised_dfedavgm_adds_the_mixed_changes():
+    """From a common start its first round is DFedAvgM's; its mean stays that of the changes."""
+    plain, quantised = (
+        orbit(rule(0.05, K=K), GRAPH, rounds=4)
+        for rule in (pl.rules.DFedAvgM, pl.rules.QuantisedDFedAvgM)
+    )
+    np.testing.assert_allclose(plain[1], quantised[1], atol=1e-12)
+    assert np.abs(plain[2] - quantised[2]).max() > 1e-6  # models themselves are not averaged
+
+
+def test_quantised_dfedavgm_sends_few_bytes():
+    rule = pl.rules.QuantisedDFedAvgM(0.1, K=2)
+    data = pl.problems.Classification("softmax", batch=4)
+    few, many = (
+        pl.simulate(pl.Experiment(GRAPH, data, rule, message=message, rounds=3)).ledger
+        for message in (pl.messages.Quantised(4), pl.messages.Dense())
+    )
+    assert few.messages == many.messages
+    assert few.bytes < many.bytes / 6
+    with pytest.raises(ConfigError, match="one common first model"):
+        pl.Experiment(GRAPH, problem(), rule, x0=start() + np.arange(M)[:, None])
+
+
 def test_kgts_corrections_sum_to_zero_and_it_is_exact():
     exp = pl.Experiment(
         GRAPH, problem(), pl.rules.KGT(0.05, K=K), rounds=2000, x0=X0, dtype="float64"
@@ -200,6 +288,8 @@ def test_every_local_step_has_a_batch_of_its_own_and_repeats_on_demand():
         (lambda: pl.rules.DFedAvgM(0.1, theta=1.0), "theta"),
         (lambda: pl.rules.DFedSAM(0.1, Q=0), "Q >= 1"),
         (lambda: pl.rules.KGT(0.1, server_lr=0.0), "server_lr"),
+        (lambda: pl.rules.KGT(0.1, start="exact"), "start must be 'zero' or 'gradients'"),
+        (lambda: pl.rules.QuantisedDFedAvgM(0.1, theta=1.0), r"QuantisedDFedAvgM\.theta"),
         (lambda: pl.rules.FedMiD(0.0), r"FedMiD.lr must be above 0"),
         (lambda: pl.rules.FedDR(0.1, eta=float("inf")), r"FedDR.eta must be above 0"),
         (

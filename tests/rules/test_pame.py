@@ -1,5 +1,6 @@
 """PaME against plain loops, its worked example, and Sampled, Split and Coordinates."""
 
+import tomllib
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
@@ -11,10 +12,16 @@ from hypothesis import given, strategies
 
 import peerloom as pl
 from peerloom.codecs import Coordinates
-from peerloom.config import comparison_from, experiment_to_table
+from peerloom.config import (
+    comparison_from,
+    experiment_to_table,
+    experiment_to_toml,
+    override,
+)
 from peerloom.core import Draws, Envelope, push
-from peerloom.errors import ConfigError
+from peerloom.errors import CodecError, ConfigError
 from peerloom.runtime import build_port, iterate
+from peerloom.runtime.shards import run_sharded
 from peerloom.schedules import Bernoulli, Explicit, Sampled, Split
 
 GRAPH = pl.graphs.regular(8, degree=4, seed=3)
@@ -52,9 +59,10 @@ def chosen(exp, t, receiver, sender):
     return set(range(n)) if mask is None else set(np.flatnonzero(mask.numpy()[0]))
 
 
-def oracle(exp, sigma=3.0, growth=1.01):
+def oracle(exp):
     """Section 1.5 of the specification, client by client and coordinate by coordinate."""
     m, n = exp.graph.rows, exp.problem.n
+    sigma, growth = (np.broadcast_to(s, m) for s in (exp.algorithm.sigma, exp.algorithm.growth))
     links = exp.graph.peers
     A, b = np.asarray(exp.problem.A), np.asarray(exp.problem.b)
     activity = exp.schedule.bind(exp.graph, Draws(exp.seed))
@@ -74,7 +82,7 @@ def oracle(exp, sigma=3.0, growth=1.01):
             if picked:
                 used[i] = len(picked)
             gradient = A[i] @ vbar - b[i] if computes[i] else 0.0
-            new[i] = vbar - gradient / (sigma * growth**k * used[i])
+            new[i] = vbar - gradient / (sigma[i] * growth[i] ** k * used[i])
         w = new
     return w
 
@@ -94,6 +102,119 @@ def oracle(exp, sigma=3.0, growth=1.01):
 def test_the_rule_is_its_equation(changes):
     exp = experiment(**changes)
     np.testing.assert_allclose(pl.simulate(exp).x.numpy(), oracle(exp), rtol=0, atol=1e-12)
+
+
+# sigma_i, gamma_i, nu_i and s_i: every client has its own.
+SIGMA = (3.0, 2.0, 5.0, 4.0, 3.5, 2.5, 6.0, 3.0)
+GROWTH = (1.0, 1.05, 1.01, 1.2, 1.0, 1.03, 1.01, 1.5)
+HEARD = (0.25, 0.3, 0.5, 0.75, 1.0, 0.01, 0.5, 0.6)  # of four neighbours: 1 2 2 3 4 1 2 3
+SHARE = (0.01, 0.2, 0.5, 1.0, 0.34, 0.5, 0.8, 0.17)  # of six coordinates: 1 2 3 6 3 3 5 2
+COUNT = [1, 2, 3, 6, 3, 3, 5, 2]
+OWN = {
+    "algorithm": pl.rules.PaME(SIGMA, GROWTH),
+    "schedule": Sampled(KAPPA, HEARD),
+    "message": Coordinates(SHARE),
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        OWN,
+        {"algorithm": pl.rules.PaME(SIGMA)},
+        {"algorithm": pl.rules.PaME(3.0, GROWTH)},
+        {"schedule": Sampled(2, list(HEARD))},
+        {"message": Coordinates(SHARE)},
+        {"message": Coordinates(SHARE, per_sender=True)},
+        {"message": Coordinates(SHARE, mask=True)},
+    ],
+    ids=["all", "sigma", "growth", "neighbours", "coordinates", "per sender", "mask"],
+)
+def test_every_client_may_have_settings_of_its_own(changes):
+    exp = experiment(**changes)
+    found = pl.simulate(exp)
+    np.testing.assert_allclose(found.x.numpy(), oracle(exp), rtol=0, atol=1e-12)
+    in_shards = run_sharded(exp, [[0, 3], [1, 2, 5], [4, 6, 7]])
+    assert torch.equal(in_shards.path[-1], pl.simulate(exp, path="links").x)
+    check_same_ledger(in_shards.ledger, found.ledger)
+
+
+def test_settings_of_their_own_that_are_all_the_same_change_no_bit():
+    same = {
+        "algorithm": pl.rules.PaME((3.0,) * 8, (1.01,) * 8),
+        "schedule": Sampled(KAPPA, (0.5,) * 8),
+        "message": Coordinates((0.5,) * 8),
+    }
+    for dtype in ("float32", "float64"):
+        one, other = (pl.simulate(experiment(dtype=dtype, **more)) for more in ({}, same))
+        assert torch.equal(one.x, other.x)
+        check_same_ledger(one.ledger, other.ledger)
+
+
+def test_the_ledger_charges_what_each_client_really_sends():
+    exp = experiment(rounds=7, **OWN)
+    activity = exp.schedule.bind(exp.graph, Draws(exp.seed))
+    sent = np.zeros(8, int)
+    for t in range(1, 8):
+        links = exp.graph.peers
+        sent += np.bincount(links.src[activity.links(t, "peers")], minlength=8)
+    for mask, more in ((False, 0), (True, 1)):  # six bits are one byte
+        ledger = pl.simulate(replace(exp, message=Coordinates(SHARE, mask=mask))).ledger
+        by_sender, links = np.zeros((2, 8)), exp.graph.peers
+        np.add.at(by_sender[0], links.src, ledger.layers["peers"].nbytes)
+        np.add.at(by_sender[1], links.src, ledger.layers["peers"].paper_bits)
+        assert by_sender[0].tolist() == [sent[j] * (8 * COUNT[j] + more) for j in range(8)]
+        assert by_sender[1].tolist() == [sent[j] * (63 * COUNT[j] + 6) for j in range(8)]
+
+
+def test_several_offers_in_one_message_have_their_lengths_before_them():
+    """A receiver knows no fraction but by the length of what came: 4 bytes more for all but one."""
+    exp = experiment(
+        algorithm=pl.rules.SpodGT(0.01), schedule=Explicit(links=np.ones((2, 8, 8), bool)),
+        message=Coordinates(SHARE), rounds=1,
+    )  # fmt: skip
+    ledger = pl.simulate(exp).ledger
+    wanted = [2 * 8 * COUNT[j] + 4 for j in exp.graph.peers.src]
+    assert ledger.layers["peers"].nbytes.tolist() == wanted
+    check_same_ledger(run_sharded(exp, [[0, 1, 2], [3, 4, 5, 6, 7]]).ledger, ledger)
+
+
+def test_differences_from_copies_are_charged_by_their_sender_too():
+    exp = experiment(
+        algorithm=pl.rules.CHOCO(0.01, gamma=0.2), message=Coordinates(SHARE), rounds=1,
+        schedule=pl.schedules.Always(),
+    )  # fmt: skip
+    ledger = pl.simulate(exp).ledger.layers["peers"]
+    assert ledger.nbytes.tolist() == [8 * COUNT[j] for j in exp.graph.peers.src]
+    assert ledger.paper_bits.tolist() == [63 * COUNT[j] + 6 for j in exp.graph.peers.src]
+
+
+@given(
+    seed=strategies.integers(0, 99), per_sender=strategies.booleans(), mask=strategies.booleans()
+)
+def test_a_message_of_a_client_carries_its_own_share(seed, per_sender, mask):
+    codec = Coordinates(SHARE, per_sender, mask)
+    values = torch.from_numpy(np.random.default_rng(seed).normal(size=(5, 6)))
+    sender = np.array([7, 0, 3, 3, 6])
+    here = Envelope(Draws(seed), 7, 1, np.array([3, 9, 11, 12, 14]), sender)
+    bodies = codec.encode(values, here)
+    assert [len(body) for body in bodies] == [8 * COUNT[j] + mask for j in sender]
+    back, chosen = codec.decode(bodies, 6, torch.float64, here)
+    assert chosen.sum(dim=1).tolist() == [COUNT[j] for j in sender]
+    assert torch.equal(back, values * chosen)
+    if per_sender:
+        assert torch.equal(chosen[2], chosen[3])
+    # A body is judged before anyone knows whose it is: any client's length will do, no other.
+    for body in bodies:
+        codec.check(body, 6, torch.float64)
+    for k in set(range(8)) - set(COUNT):
+        with pytest.raises(CodecError, match="in place of"):
+            codec.check(np.zeros(8 * k + mask, np.uint8), 6, torch.float64)
+
+
+def check_same_ledger(one, other):
+    found, wanted = one.arrays(), other.arrays()
+    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
 
 
 @dataclass(frozen=True)
@@ -266,13 +387,73 @@ def test_periods_are_drawn_between_two_numbers():
         (lambda: Sampled(5, upto=3), "at least kappa"),
         (lambda: Sampled([1, 2]).bind(GRAPH, Draws(0)), "8 clients"),
         (lambda: Coordinates(0.0), "fraction"),
-        (lambda: pl.rules.PaME(sigma=0.0), "sigma > 0"),
-        (lambda: pl.rules.PaME(sigma=1.0, growth=0.9), "growth >= 1"),
+        (lambda: Sampled(1, fraction=(0.5, 0.0)), "Sampled.fraction must be above 0"),
+        (lambda: Sampled(1, fraction="half"), "Sampled.fraction must be above 0"),
+        (lambda: Sampled(1, fraction=()), "Sampled.fraction must be above 0"),
+        (lambda: Sampled(1, (0.5, 1.0)).bind(GRAPH, Draws(0)), r"Sampled.fraction .*8 clients"),
+        (lambda: Coordinates((0.5, 1.5)), "Coordinates.fraction must be above 0 and at most 1"),
+        (lambda: Coordinates(()), "Coordinates.fraction must be"),
+        (lambda: Coordinates("half"), "Coordinates.fraction must be"),
+        (lambda: Coordinates((0.5, 0.5), per_pair=True), "so all clients have one fraction"),
+        (lambda: pl.messages.RandK((0.5, 0.5)), "RandK.fraction must be above 0"),
+        (
+            lambda: experiment(message=Coordinates((0.5, 0.2))),
+            "Coordinates.fraction has 2 entries for 8 clients. Give one for each",
+        ),
+        (lambda: pl.rules.PaME(sigma=0.0), "PaME.sigma must be a number above 0"),
+        (lambda: pl.rules.PaME(sigma=(1.0, 0.0)), "PaME.sigma must be a number above 0"),
+        (lambda: pl.rules.PaME(sigma=()), "PaME.sigma must be a number above 0"),
+        (lambda: pl.rules.PaME(pl.rates.InverseSqrt(1.0, 1.0)), "PaME.sigma must be a number"),
+        (lambda: pl.rules.PaME((pl.rates.InverseSqrt(1, 1),) * 8), "PaME.sigma must be a number"),
+        (lambda: pl.rules.PaME(1.0, growth=0.9), "PaME.growth must be a number of at least 1"),
+        (lambda: pl.rules.PaME(1.0, (1.0, None)), "PaME.growth must be a number of at least 1"),
+        (
+            lambda: experiment(algorithm=pl.rules.PaME((1.0, 2.0))),
+            "PaME.sigma has 2 entries for 8 clients. Give one for each, or one value for all",
+        ),
+        (
+            lambda: experiment(algorithm=pl.rules.PaME(1.0, (1.0,) * 9)),
+            "PaME.growth has 9 entries for 8 clients",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, said):
     with pytest.raises(ConfigError, match=said):
         make()
+
+
+def test_a_file_may_give_every_client_its_own():
+    table = {
+        "rounds": 3,
+        "graph": {"name": "complete", "clients": 4},
+        "schedule": {"name": "Sampled", "kappa": [1, 2, 1, 3], "fraction": [0.2, 1, 0.5, 1.0]},
+        "message": {"name": "Coordinates", "fraction": [0.1, 0.2, 0.3, 1]},
+        "problem": {"name": "Classification"},
+        "algorithm": {"name": "PaME", "sigma": [1, 2.0, 3.0, 4.0], "growth": [1, 1.1, 1, 1]},
+    }
+    exp = comparison_from(table).experiments[0]
+    assert exp.algorithm == pl.rules.PaME((1.0, 2.0, 3.0, 4.0), (1.0, 1.1, 1.0, 1.0))
+    assert exp.message == Coordinates((0.1, 0.2, 0.3, 1.0))
+    again = comparison_from(tomllib.loads(experiment_to_toml(exp))).experiments[0]
+    assert (again.algorithm, again.message) == (exp.algorithm, exp.message)
+    assert torch.equal(pl.simulate(exp).x, pl.simulate(again).x)
+    assert pl.theory.advise(exp).costs.bytes > 0
+    with pytest.raises(ConfigError, match=r"PaME\.sigma has 2 entries for 4 clients"):
+        comparison_from(override(table, ["algorithm.sigma=[1, 2]"]))
+
+
+def test_hubs_send_as_well():
+    graph, share = pl.graphs.hubs(pl.graphs.ring(3), [1, 1, 1]), (0.5, 0.2, 0.3)
+    problem = pl.testing.random_quadratic(3, 6)
+
+    def experiment_with(message):
+        return pl.Experiment(graph, problem, pl.rules.MLLSGD(0.1), message=message, rounds=3)
+
+    with pytest.raises(ConfigError, match="has 3 entries for 6 clients and hubs"):
+        experiment_with(Coordinates(share))
+    exp = experiment_with(Coordinates((*share, 1.0, 0.9, 0.1)))
+    nbytes = pl.simulate(exp).ledger.layers["down"].nbytes
+    assert nbytes.tolist() == [3 * 4 * {3: 6, 4: 6, 5: 1}[j] for j in graph.layers["down"].src]
 
 
 def test_a_file_may_name_all_of_it():

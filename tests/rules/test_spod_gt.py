@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from peerloom import graphs
 from peerloom.core import ConfigError, Draws
-from peerloom.core.rates import InverseSqrt
+from peerloom.core.rates import InverseSqrt, Pieces
 from peerloom.rules import DSGT, PeriodicGT, SpodGT, SporadicKGT, SporadicPushPull, SynchronousGT
 from peerloom.runtime import iterate
 from peerloom.schedules import Always, Bernoulli, Explicit, distributions
@@ -88,6 +88,24 @@ def test_the_rule_is_its_equation_on_digraphs_with_step_sizes_per_client(
     rule = SpodGT(tuple(etas[: graph.rows]), skip=skip)
     exp = experiment(graph, rule, schedule=COINS, seed=seed, rounds=7, x0=starts(graph.rows))
     check_states(exp, path, spod_gt(exp, skip, lambda t, i: etas[i]))
+
+
+@paths
+@skips
+@given(graph=directed_graphs(), seed=seeds, etas=step_sizes)
+@settings(max_examples=8)
+def test_every_client_may_have_a_step_size_that_changes_with_the_round(
+    path, skip, graph, seed, etas
+):
+    """eta_i^(k): some shrink, some fall once, some stay."""
+
+    def eta(t, i):
+        return (etas[i] / math.sqrt(1 + (t - 1) / 5), etas[i] if t < 4 else 0.01, etas[i])[i % 3]
+
+    rates = [(InverseSqrt(e, 5.0), Pieces((e, 0.01), (1, 4)), e)[i % 3] for i, e in enumerate(etas)]
+    rule = SpodGT(tuple(rates[: graph.rows]), skip=skip)
+    exp = experiment(graph, rule, schedule=COINS, seed=seed, rounds=7, x0=starts(graph.rows))
+    check_states(exp, path, spod_gt(exp, skip, eta))
 
 
 @paths
@@ -276,7 +294,7 @@ def test_periodic_gt_with_a_given_period(path):
 
 
 def test_presets_take_a_step_size_per_client():
-    etas = (0.1, 0.05, 0.02, 0.2, 0.1, 0.03)
+    etas = (0.1, 0.05, InverseSqrt(0.02, 3.0), 0.2, 0.1, 0.03)
     for rule in PRESETS:
         one = run(rule(etas), Always())
         assert same_run(one, run(SpodGT(etas), Always()), "auto")
@@ -338,8 +356,11 @@ def test_skipping_clients_withdraw_and_the_mean_settles_where_gradients_weighted
 @pytest.mark.parametrize("rule", [SpodGT, *PRESETS])
 @pytest.mark.parametrize(
     "lr",
-    [0.0, -0.1, math.inf, math.nan, (), (0.1, 0.0), (0.1, -0.2), (0.1, math.nan), (math.inf, 0.1)],
-)
+    [
+        0.0, -0.1, math.inf, math.nan, (), (0.1, 0.0), (0.1, -0.2), (0.1, math.nan),
+        (math.inf, 0.1), "fast", None, True, (0.1, "fast"), (0.1, None), ((0.1, 0.2), 0.1),
+    ],
+)  # fmt: skip
 def test_impossible_step_sizes_are_refused(rule, lr):
     with pytest.raises(ConfigError, match=rf"{rule.__name__}\.lr must be"):
         rule(lr)
@@ -355,8 +376,9 @@ def test_other_ways_to_skip_are_refused(rule):
 
 @pytest.mark.parametrize("count", [1, 5, 7])
 def test_as_many_step_sizes_as_clients_are_needed(count):
-    with pytest.raises(ConfigError, match="6"):
-        final(experiment(DIGRAPH, SpodGT((0.1,) * count), rounds=1))
+    for eta in (0.1, InverseSqrt(0.1, 5.0)):
+        with pytest.raises(ConfigError, match=rf"SpodGT\.lr has {count} entries for 6 clients"):
+            experiment(DIGRAPH, SpodGT((eta,) * count), rounds=1)
 
 
 def test_a_period_below_one_round_is_refused():

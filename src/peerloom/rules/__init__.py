@@ -1,14 +1,16 @@
 """The algorithms, one per equation. They see the port and nothing else."""
 
 from ..core import REGISTERED, Rule
+from .chebyshev import Chebyshev
 from .compressed import ANQNIDS, BEER, CHOCO, DCD, SQuARM
 from .corrected import D2, EXTRA, NIDS
-from .depositum import DSMT, Depositum, ProxGT
+from .depositum import DSMT, AcceleratedDSMT, Depositum
 from .dspodfl import DGD, DFedAvg, DSpodFL, RandomizedGossip, SporadicSGD
 from .gossip import DSGD, CooperativeSGD, EpidemicLearning, GossipPushPull, PairwiseGossip
-from .local import KGT, DFedAvgM, DFedSAM
+from .local import KGT, DFedAvgM, DFedSAM, QuantisedDFedAvgM
 from .mll_sgd import HLSGD, MLLSGD, DistributedSGD, FedAvg, LocalSGD
 from .pame import PaME
+from .proxgt import PMGTSVRG, ProxGT, ProxGTSRE, ProxGTSRO
 from .server import FedADMM, FedDR, FedDualAvg, FedMiD
 from .spod_gt import PeriodicGT, SpodGT, SporadicKGT, SporadicPushPull, SynchronousGT
 from .tracking import AB, DSGT, SGP, PushDIGing, PushPull, SubgradientPush
@@ -29,8 +31,11 @@ __all__ = [
     "KGT",
     "MLLSGD",
     "NIDS",
+    "PMGTSVRG",
     "RULES",
     "SGP",
+    "AcceleratedDSMT",
+    "Chebyshev",
     "CooperativeSGD",
     "DFedAvg",
     "DFedAvgM",
@@ -50,8 +55,11 @@ __all__ = [
     "PairwiseGossip",
     "PeriodicGT",
     "ProxGT",
+    "ProxGTSRE",
+    "ProxGTSRO",
     "PushDIGing",
     "PushPull",
+    "QuantisedDFedAvgM",
     "RandomizedGossip",
     "SQuARM",
     "SpodGT",

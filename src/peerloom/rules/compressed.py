@@ -201,7 +201,8 @@ class SQuARM:
         c_t = c t^growth
 
     v and xhat start at zero. C is the experiment's message, `SignTopK` in the paper. A silent row
-    sends nothing and is charged nothing. Needs symmetric links, which fire together or not at all.
+    sends nothing and is charged nothing. A schedule that says itself when links fire is followed as
+    it is; with it, leave H out. Needs symmetric links, which fire together or not at all.
     Reference: Singh, Data, George and Diggavi, "SQuARM-SGD: Communication-Efficient Momentum SGD
     for Decentralized Optimization", 2021, Algorithm 1.
     """

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..core import (
     Card,
+    ConfigError,
     CyclePlan,
     HasRate,
     Plan,
@@ -142,8 +143,9 @@ class DFedAvg:
 
     D is the mean of 1 / d_i over the clients, rounded up, unless it is given. `rounding="floor"` is
     what the paper's tables were made with, `sgd_while_aggregating=True` is its appendix P.3, and
-    with `period="D"` as well its main text (erratum E-D2). Sun et al. mean K local steps followed
-    by mixing in the same round.
+    with `period="D"` as well its main text (erratum E-D2). A schedule that says itself when links
+    fire is followed as it is, and refused together with a setting of the cycle. Sun et al. mean K
+    local steps followed by mixing in the same round.
     Reference: DSpodFL, section 5 and appendix P.3.
     """
 
@@ -159,8 +161,20 @@ class DFedAvg:
 
     def __post_init__(self) -> None:
         check_rate(self)
+        if self.D is not None and self.D < 1:
+            raise ConfigError(f"DFedAvg.D must be at least 1 round, found {self.D}.")
+        if self.D is not None and self.rounding != "ceil":
+            raise ConfigError(
+                f"DFedAvg.rounding = {self.rounding!r} would have no effect: it rounds the mean of "
+                f"1 / d_i, but D = {self.D} is given. Leave one of the two out."
+            )
+        if self.D == 1 and self.period == "D" and not self.sgd_while_aggregating:
+            raise ConfigError(
+                'DFedAvg: with D = 1 and period="D" no round computes. '
+                'Use sgd_while_aggregating or period="D+1".'
+            )
 
     @property
     def plan(self) -> Plan:
-        """The cycle replaces the coins."""
+        """The cycle replaces the coins; schedules without coins are followed as they are."""
         return Plan(cycle=CyclePlan(self.D, self.rounding, self.sgd_while_aggregating, self.period))

@@ -84,6 +84,8 @@ class CooperativeSGD:
 
         x <- S_k (x - eta g(x)),   S_k = W if tau divides k, else the identity;   k = 1, 2, ...
 
+    A schedule that says itself when links fire, such as `Every`, is followed as it is; with it,
+    leave tau out.
     Reference: Wang and Joshi, "Cooperative SGD", 2021; MLL-SGD with one worker per hub, q = 1 and p
     = 1.
     """

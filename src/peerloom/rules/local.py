@@ -1,14 +1,18 @@
-"""Several local steps, each on a batch of its own, then mixing: DFedAvgM, DFedSAM, K-GT."""
+"""Several local steps, each on a batch of its own, then mixing: DFedAvgM, DFedSAM, K-GT.
+
+DFedAvgM also in its quantised form.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..core import (
+    DIFFERENCES,
     MEAN,
     ConfigError,
     HasRate,
@@ -21,7 +25,7 @@ from ..core import (
     rule,
 )
 
-__all__ = ["KGT", "DFedAvgM", "DFedSAM"]
+__all__ = ["KGT", "DFedAvgM", "DFedSAM", "QuantisedDFedAvgM"]
 
 _SYMMETRIC = Requirements(
     symmetric=True,
@@ -63,9 +67,7 @@ class DFedAvgM:
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
-        _check(self, self.K)
-        if not 0 <= self.theta < 1:
-            raise ConfigError(f"DFedAvgM.theta must be from 0 to below 1, found {self.theta}.")
+        _check_momentum(self, self.K, self.theta)
 
     def init(self, x: Tensor, port: Port) -> State:
         """One common start."""
@@ -73,10 +75,43 @@ class DFedAvgM:
 
     def step(self, s: State, port: Port) -> State:
         """Local steps, then mixing."""
-        eta, before, y = rate_at(self.lr, port.t), s.x, s.x
-        for k in range(self.K):
-            before, y = y, y - eta * port.grad(y, batch=k) + self.theta * (y - before)
-        return State(port.mix(y))
+        return State(port.mix(_heavy_ball(s.x, self.lr, self.K, self.theta, port)))
+
+
+@rule("Sun et al. 2022", "difference of x", "DFedAvgM with a few bits per coordinate")
+@dataclass(frozen=True)
+class QuantisedDFedAvgM:
+    """Quantised DFedAvgM: what K local steps changed is sent in a few bits, and added.
+
+        y[k+1] = y[k] - eta g(y[k]) + theta (y[k] - y[k-1]),   y[0] = y[-1] = x,   k = 0 ... K-1
+        x <- x + W Q(y[K] - x)
+
+    Q is the experiment's message, such as `Quantised`; a row adds its own change quantised too, so
+    that the mean of x moves by the mean of what was sent. No copies of neighbours are kept, and
+    models themselves are never averaged: what sets them apart stays, unless gradients draw it in.
+    So all start from one model, and none of their differences is smaller than the noise of Q. Needs
+    symmetric links.
+    Reference: Sun, Li and Wang, "Decentralized Federated Averaging", 2022, Algorithm 2. Written
+    from notes on it, not from its text.
+    """
+
+    lr: float | Rate
+    K: int = 5
+    theta: float = 0.9
+    needs: ClassVar[Requirements] = replace(_SYMMETRIC, accepts=DIFFERENCES, common_start=True)
+    plan: ClassVar[Plan] = _ALL
+
+    def __post_init__(self) -> None:
+        _check_momentum(self, self.K, self.theta)
+
+    def init(self, x: Tensor, port: Port) -> State:
+        """One common start."""
+        return State(x)
+
+    def step(self, s: State, port: Port) -> State:
+        """Local steps, then the mixing of what they changed."""
+        y = _heavy_ball(s.x, self.lr, self.K, self.theta, port)
+        return State(s.x + port.mix(port.compress(y - s.x)))
 
 
 @rule("Shi et al. 2023", "x", "models that generalise: local steps towards flat minima")
@@ -130,15 +165,19 @@ class KGT:
         K times, from x:  y <- y - eta_c (g(y) + c);     z = (x - y) / (K eta_c)
         c <- c - z + W z;     x <- W (x - K eta_c eta_s z)
 
-    c starts at zero, as in the authors' code, and always sums to zero over the clients. Spod-GT
-    means another method by this name, which is `PeriodicGT`. Needs symmetric links.
+    c always sums to zero over the clients. It starts at zero, as in the authors' code. The paper
+    starts it from the first gradients, c_i = -g_i(x0) + mean of g_j(x0), which start="gradients"
+    does as far as neighbours can: the first round takes no local step, sends z = g(x0) and so ends
+    with c = -g(x0) + W g(x0), the paper's on a complete graph with equal weights. Spod-GT means
+    another method by this name, which is `PeriodicGT`. Needs symmetric links.
     Reference: Liu, Lin, Koloskova and Stich, "Decentralized Gradient Tracking with Local Steps",
-    2023.
+    2023, Algorithm 1.
     """
 
     lr: float
     K: int = 5
     server_lr: float = 1.0
+    start: Literal["zero", "gradients"] = "zero"
     needs: ClassVar[Requirements] = replace(_SYMMETRIC, accepts=MEAN)
     plan: ClassVar[Plan] = _ALL
 
@@ -146,6 +185,8 @@ class KGT:
         _check(self, self.K)
         if self.server_lr <= 0:
             raise ConfigError(f"KGT.server_lr must be above 0, found {self.server_lr}.")
+        if self.start not in ("zero", "gradients"):
+            raise ConfigError(f"KGT.start must be 'zero' or 'gradients', found '{self.start}'.")
 
     def init(self, x: Tensor, port: Port) -> Corrected:
         """Nothing to correct yet."""
@@ -153,12 +194,31 @@ class KGT:
 
     def step(self, s: Corrected, port: Port) -> Corrected:
         """Local steps, then both in one message."""
+        if port.t == 1 and self.start == "gradients":
+            z = port.grad(s.x)
+            mixed, x = port.mix(z, s.x)
+            return Corrected(x, mixed - z)
         y = s.x
         for k in range(self.K):
             y = y - self.lr * (port.grad(y, batch=k) + s.c)
         z = (s.x - y) / (self.K * self.lr)
         mixed, x = port.mix(z, s.x - self.K * self.lr * self.server_lr * z)
         return Corrected(x, s.c - z + mixed)
+
+
+def _heavy_ball(x: Tensor, lr: float | Rate, K: int, theta: float, port: Port) -> Tensor:
+    """K local steps with momentum from x, each on a batch of its own."""
+    eta, before, y = rate_at(lr, port.t), x, x
+    for k in range(K):
+        before, y = y, y - eta * port.grad(y, batch=k) + theta * (y - before)
+    return y
+
+
+def _check_momentum(rule: HasRate, K: int, theta: float) -> None:
+    _check(rule, K)
+    if not 0 <= theta < 1:
+        name = type(rule).__name__
+        raise ConfigError(f"{name}.theta must be from 0 to below 1, found {theta}.")
 
 
 def _check(rule: HasRate, K: int) -> None:

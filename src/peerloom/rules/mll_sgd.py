@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,6 +39,9 @@ class MLLSGD:
     v_i   weights within a hub, H between hubs: both belong to the graph, `graphs.hubs`
     tau, q and p_i belong to the schedule, `HubRounds(tau, q, nodes)`
 
+    The averaged model that measures judge is the paper's u_k = sum_i a_i x_i, with the workers'
+    weights a_i = w_i / sum w: it takes a step in every round, and averaging does not move it.
+
     Needs a graph with hubs. The paper prints b_i H_ij = b_j H_ji, which contradicts H b = b; its
     proof, and this, use H_ij b_j = H_ji b_i (erratum E-M2). Its public code averages hubs in place,
     one after the other; here all read the old, unless the graph was made with `compat`.
@@ -57,6 +60,7 @@ class MLLSGD:
     lr: float | Rate
     needs: ClassVar[Requirements] = _HUBS
     family: ClassVar[str] = "MLL-SGD"
+    objective: ClassVar[Literal["samples"]] = "samples"  # its F: the mean over all workers' data
 
     def __post_init__(self) -> None:
         check_rate(self)
@@ -78,9 +82,11 @@ HLSGD = preset(
     MLLSGD,
     Card("MLL-SGD", "x, by hubs", "two levels where nobody is slow"),
     plan=Plan(nodes="always"),
+    needs=replace(_HUBS, hubs_agree=True),
     doc="""Hierarchical local SGD: MLL-SGD's rule with every worker in every round.
 
-    For hubs that all average with each other, H[j, d] = b_j, and `HubRounds(tau, q)` with q > 1.
+    For hubs that all average with each other, H[j, d] = b_j, as `graphs.hubs` on a complete graph
+    has them, and `HubRounds(tau, q)` with q > 1. Hubs whose models stay apart are refused.
     Reference: MLL-SGD, section 4, with p_i = 1.
     """,
 )
@@ -91,10 +97,11 @@ LocalSGD = preset(
     MLLSGD,
     Card("Stich 2019", "x, to and from a server", "fewer messages under a server"),
     plan=Plan(nodes="always"),
+    needs=replace(_HUBS, hubs_agree=True),
     doc="""Local SGD under a server: MLL-SGD's rule with one hub and every worker in every round.
 
     For `graphs.hubs` with a single hub and `HubRounds(tau)`, or, as MLL-SGD has it, for hubs that
-    all average with each other and q = 1.
+    all average with each other, H[j, d] = b_j, and q = 1. Hubs whose models stay apart are refused.
     Reference: Stich, "Local SGD Converges Fast and Communicates Little", 2019; MLL-SGD, section 4.
     """,
 )

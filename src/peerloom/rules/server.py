@@ -1,18 +1,19 @@
 """Methods with a server, which is a hub: FedMiD, FedDualAvg, FedDR, FedADMM.
 
-Every worker takes part in every round. The server only averages; what it would compute from the
-average, each worker computes for itself, with the same result.
+The server only averages; what it would compute from the average, each worker computes for itself,
+with the same result. Every worker takes part in every round, but in FedDR and FedADMM those whom
+the schedule lets: the others keep what they have, and the server what they sent last.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from ..core import STEADY, ConfigError, Plan, Port, Requirements, rule
+from ..core import STEADY, WHOLE, ConfigError, Plan, Port, Requirements, rule
 
 __all__ = ["FedADMM", "FedDR", "FedDualAvg", "FedMiD"]
 
@@ -24,6 +25,8 @@ _SERVER = Requirements(
     links="all",
     instead="Use graphs.hubs with a single hub.",
 )
+# What is added up must arrive, exactly, and start from what the server has.
+_SOME = replace(_SERVER, accepts=WHOLE, links="scheduled", common_start=True)
 _ALL = Plan(nodes="always", links="always")
 
 
@@ -41,11 +44,12 @@ class Dual(NamedTuple):
 
 
 class Split(NamedTuple):
-    """The server's model; each worker's own, and its second variable."""
+    """The server's model; each worker's own, and its second variable; the server's mean."""
 
     x: Tensor
     own: Tensor
     y: Tensor
+    mean: Tensor
 
 
 @rule(
@@ -140,11 +144,14 @@ class FedDualAvg:
 class FedDR:
     """Federated Douglas-Rachford splitting.
 
-        y_i <- y_i + alpha (x - x_i);     x_i ~ prox_{eta f_i}(y_i)
-        x <- prox_{eta h}(mean of 2 x_i - y_i)
+        who takes part:  y_i <- y_i + alpha (x - x_i);     x_i ~ prox_{eta f_i}(y_i)
+        the server:      x <- prox_{eta h}(mean of 2 x_i - y_i)
 
-    The inner problem, f_i(w) + |w - y_i|^2 / (2 eta), is solved by K gradient steps from x_i. For
-    `graphs.hubs` with a single hub.
+    The inner problem, f_i(w) + |w - y_i|^2 / (2 eta), is solved by K gradient steps from x_i. The
+    mean is over all workers: those who take part send what changed of 2 x_i - y_i, which the server
+    adds to its mean. A worker takes part where it computes and its link up fires: all do, unless
+    the schedule is one such as `Participation(share)`. For `graphs.hubs` with a single hub, and
+    one common first model.
     Reference: Tran-Dinh, Pham, Phan and Nguyen, "FedDR - Randomized Douglas-Rachford Splitting
     Algorithms for Nonconvex Federated Composite Optimization", 2021.
     """
@@ -153,7 +160,7 @@ class FedDR:
     eta: float = 1.0
     alpha: float = 1.0
     K: int = 5
-    needs: ClassVar[Requirements] = _SERVER
+    needs: ClassVar[Requirements] = _SOME
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -161,15 +168,16 @@ class FedDR:
 
     def init(self, x: Tensor, port: Port) -> Split:
         """All start as the model."""
-        return Split(x, x, x)
+        return Split(x, x, x, x)
 
     def step(self, s: Split, port: Port) -> Split:
         """Reflect, solve nearby, average the reflections."""
-        y = s.y + self.alpha * (s.x - s.own)
-        own = s.own
+        v = _part(port)
+        y, own = s.y + self.alpha * v * (s.x - s.own), s.own
         for k in range(self.K):
-            own = own - self.lr * (port.grad(own, batch=k) + (own - y) / self.eta)
-        return Split(port.prox(_mean(2 * own - y, port), self.eta), own, y)
+            own = own - self.lr * (port.grad(own, v, batch=k) + v * (own - y) / self.eta)
+        mean = _moved(s.mean, (2 * own - y) - (2 * s.own - s.y), port)
+        return Split(port.prox(mean, self.eta), own, y, mean)
 
 
 @rule(
@@ -181,11 +189,14 @@ class FedDR:
 class FedADMM:
     """Federated ADMM: the same splitting in its multiplier form.
 
-        x_i ~ argmin f_i(w) + <z_i, w - x> + eta/2 |w - x|^2;   z_i <- z_i + eta (x_i - x);
-        x <- prox_{h / eta}(mean of x_i + z_i / eta)
+        who takes part:  x_i ~ argmin f_i(w) + <z_i, w - x> + eta/2 |w - x|^2
+                         z_i <- z_i + eta (x_i - x)
+        the server:      x <- prox_{h / eta}(mean of x_i + z_i / eta)
 
     The inner problem is solved by K gradient steps from x_i. Equals FedDR with alpha = 1 and
-    eta_DR = 1 / eta. For `graphs.hubs` with a single hub. The state's y is the multiplier z.
+    eta_DR = 1 / eta, where all take part. The mean is over all workers, and who takes part is said
+    as in `FedDR`. For `graphs.hubs` with a single hub, and one common first model. The state's y
+    is the multiplier z.
     Reference: Wang, Marella and Anderson, "FedADMM: A Federated Primal-Dual Algorithm Allowing
     Partial Participation", 2022.
     """
@@ -193,7 +204,7 @@ class FedADMM:
     lr: float
     eta: float = 1.0
     K: int = 5
-    needs: ClassVar[Requirements] = _SERVER
+    needs: ClassVar[Requirements] = _SOME
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
@@ -201,15 +212,30 @@ class FedADMM:
 
     def init(self, x: Tensor, port: Port) -> Split:
         """Multipliers of zero."""
-        return Split(x, x, 0 * x)
+        return Split(x, x, 0 * x, x)
 
     def step(self, s: Split, port: Port) -> Split:
         """Solve nearby, update the multipliers, average."""
-        own = s.own
+        v, own = _part(port), s.own
         for k in range(self.K):
-            own = own - self.lr * (port.grad(own, batch=k) + s.y + self.eta * (own - s.x))
-        z = s.y + self.eta * (own - s.x)
-        return Split(port.prox(_mean(own + z / self.eta, port), 1 / self.eta), own, z)
+            own = own - self.lr * (port.grad(own, v, batch=k) + v * (s.y + self.eta * (own - s.x)))
+        z = s.y + self.eta * v * (own - s.x)
+        mean = _moved(s.mean, (own + z / self.eta) - (s.own + s.y / self.eta), port)
+        return Split(port.prox(mean, 1 / self.eta), own, z, mean)
+
+
+def _part(port: Port) -> Tensor:
+    """Who takes part: the workers that compute and reach the server."""
+    return port.active() * port.fires("up")
+
+
+def _moved(mean: Tensor, change: Tensor, port: Port) -> Tensor:
+    """The server's mean after what workers sent has been added, at all whom it reaches.
+
+    A worker that is not reached keeps the mean that it knew.
+    """
+    # Nobody sends to workers here: for them, what comes back is their own change.
+    return port.mix(mean + (port.mix(change, over="up") - change), over="down")
 
 
 def _mean(x: Tensor, port: Port) -> Tensor:

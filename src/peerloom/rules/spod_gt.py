@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
@@ -15,19 +14,18 @@ from ..core import (
     CyclePlan,
     Plan,
     Port,
-    Rate,
+    Rates,
     Requirements,
-    check_rate,
+    check_rates,
     preset,
     pull,
     push,
-    rate_at,
+    rates_at,
     rule,
 )
 
 __all__ = ["PeriodicGT", "SpodGT", "SporadicKGT", "SporadicPushPull", "SynchronousGT"]
 
-Rates = float | Rate | tuple[float, ...]
 _ANY = Requirements(accepts=MASS)
 
 
@@ -63,7 +61,7 @@ class SpodGT:
     x_i      model of client i                      a_ij  receiver's weights, rows sum to one
     y_i      tracker of the mean gradient           b_ij  sender's shares, columns sum to one
     vhat_ij  1 if the link j -> i fires             v_i   1 if client i computes
-    eta_i    `lr`: a number, a `Rate`, or one number per client
+    eta_i    `lr`: a number, a `Rate`, or a list of them with one for each client
 
     Needs a strongly connected graph of any kind. The trackers sum to the gradients computed in this
     very round. The paper's Algorithm 1 has slips that its equations do not (errata E-S2 to E-S7):
@@ -87,6 +85,7 @@ class SpodGT:
     lr: Rates
     skip: Literal["zero", "hold"] = "zero"
     needs: ClassVar[Requirements] = _ANY
+    per_client: ClassVar[tuple[str, ...]] = ("lr",)
     family: ClassVar[str] = "Spod-GT"
 
     def __post_init__(self) -> None:
@@ -99,7 +98,8 @@ class SpodGT:
 
     def step(self: TracksSporadically, s: Tracking, port: Port) -> Tracking:
         """Mix both in one message, step along the mixed tracker, track."""
-        eta = port.constant(self.lr) if isinstance(self.lr, tuple) else rate_at(self.lr, port.t)
+        lr = rates_at(self.lr, port.t)
+        eta = port.constant(lr) if isinstance(lr, list) else lr
         x, y = port.mix(pull(s.x), push(s.y))
         x = x - eta * y
         v = port.active()
@@ -153,8 +153,9 @@ SporadicKGT = preset(
 class PeriodicGT:
     """K-GT as Spod-GT means it: all compute, all links fire in iterations 0, K, 2K, ...
 
-    K is the mean of 1 / p_i over the clients, rounded up, unless it is given. The original K-GT
-    corrects local steps.
+    K is the mean of 1 / p_i over the clients, rounded up, unless it is given. A schedule that says
+    itself when links fire is followed as it is; with it, leave K out. The original K-GT corrects
+    local steps.
     Reference: Spod-GT, section 5, baseline (c).
     """
 
@@ -162,6 +163,7 @@ class PeriodicGT:
     K: int | None = None
     skip: Literal["zero", "hold"] = "zero"
     needs: ClassVar[Requirements] = _ANY
+    per_client: ClassVar[tuple[str, ...]] = ("lr",)
     family: ClassVar[str] = "Spod-GT"
 
     init, step = SpodGT.init, SpodGT.step
@@ -182,12 +184,4 @@ def _check(rule: TracksSporadically) -> None:
         raise ConfigError(
             f"{type(rule).__name__}.skip must be 'zero' or 'hold', found '{rule.skip}'."
         )
-    if isinstance(rule.lr, list):
-        object.__setattr__(rule, "lr", tuple(rule.lr))
-    if not isinstance(rule.lr, tuple):
-        check_rate(rule)  # type: ignore[arg-type]  # no tuple, as just seen
-    elif not rule.lr or not all(0 < eta < math.inf for eta in rule.lr):
-        raise ConfigError(
-            f"{type(rule).__name__}.lr must be above 0 and finite for every client, "
-            f"found {rule.lr}."
-        )
+    check_rates(rule)

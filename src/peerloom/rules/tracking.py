@@ -171,7 +171,7 @@ class PushDIGing:
         u <- C (u - alpha y)     w <- C w     x = u / w     y <- C y + g(x) - g(old x)
 
     w starts as ones. A sender needs to know its out-degree and nothing else. Any strongly connected
-    graph.
+    graph. The averaged model is the mean of u, to which row i adds w_i x_i.
     Reference: Nedic, Olshevsky and Shi, "Achieving Geometric Convergence for Distributed
     Optimization over Time-Varying Graphs", 2017.
     """
@@ -179,6 +179,7 @@ class PushDIGing:
     lr: float | Rate
     needs: ClassVar[Requirements] = Requirements(accepts=MASS)
     plan: ClassVar[Plan] = _ALL
+    mass: ClassVar[str] = "w"
 
     def __post_init__(self) -> None:
         check_rate(self)
@@ -205,13 +206,15 @@ class SGP:
 
         u <- P (u - gamma g(x))     w <- P w     x = u / w
 
-    P column-stochastic, w starts as ones. Any strongly connected graph.
+    P column-stochastic, w starts as ones. Any strongly connected graph. The averaged model is the
+    mean of u, to which row i adds w_i x_i: mixing preserves it.
     Reference: Assran et al., "Stochastic Gradient Push for Distributed Deep Learning", 2019.
     """
 
     lr: float | Rate
     needs: ClassVar[Requirements] = Requirements(accepts=MASS)
     plan: ClassVar[Plan] = _ALL
+    mass: ClassVar[str] = "w"
 
     def __post_init__(self) -> None:
         check_rate(self)
@@ -240,6 +243,7 @@ class SubgradientPush:
     lr: Rate
     needs: ClassVar[Requirements] = Requirements(accepts=MASS)
     plan: ClassVar[Plan] = _ALL
+    mass: ClassVar[str] = "w"
 
     init, step = SGP.init, SGP.step
 
