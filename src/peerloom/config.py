@@ -40,8 +40,9 @@ KEYS: dict[str, str] = {
     "'measured': found out by peers",
     "message": "what a link carries",
     "problem": "what is minimised",
-    "evaluate": "when models are judged: every = N, or grid = 'log'; "
-    "closely = true for more about a rule's directions",
+    "evaluate": "when models are judged: every = N, or grid = 'log'; last = N for each of the last "
+    "N rounds as well; closely = true for more about a rule's directions, train = true for the "
+    "training loss",
     "algorithm": "one algorithm",
     "algorithms": "several, to compare; each may have a label, a graph, a schedule and a message "
     "of its own",
@@ -205,6 +206,8 @@ def experiment_to_table(exp: Experiment) -> Table:
         "every": exp.evaluate.every,
         "grid": exp.evaluate.grid,
         "closely": exp.evaluate.closely or None,
+        "last": exp.evaluate.last or None,
+        "train": exp.evaluate.train or None,
     }
     table["evaluate"] = {key: value for key, value in judged.items() if value is not None}
     table["algorithm"] = describe(exp.algorithm) | ({"label": exp.label} if exp.label else {})
@@ -256,19 +259,23 @@ def _seeds(table: Table) -> list[int]:
 
 
 def _evaluate(given: object) -> Evaluate:
-    if not isinstance(given, dict) or set(given) - {"every", "grid", "closely"}:
+    known = {"every", "grid", "closely", "last", "train"}
+    if not isinstance(given, dict) or set(given) - known:
         raise ConfigError(
-            'evaluate: give every = N or grid = "log", and closely = true if wanted; '
-            f"found {given!r}."
+            'evaluate: give every = N or grid = "log", and last = N, closely = true or train = '
+            f"true if wanted; found {given!r}."
         )
     if given.get("grid") not in (None, "log"):
         raise ConfigError(f"evaluate.grid: {given['grid']!r} is not allowed. It must be 'log'.")
     every = None if "every" not in given else _number(given["every"], "evaluate.every", int)
-    if not isinstance(given.get("closely", False), bool):
-        raise ConfigError(
-            f"evaluate.closely: {given['closely']!r} is not allowed. It must be true or false."
-        )
-    return Evaluate(every, given.get("grid"), given.get("closely", False))
+    for name in ("closely", "train"):
+        if not isinstance(given.get(name, False), bool):
+            raise ConfigError(
+                f"evaluate.{name}: {given[name]!r} is not allowed. It must be true or false."
+            )
+    last = _number(given.get("last", 0), "evaluate.last", int)
+    more = {name: given.get(name, False) for name in ("closely", "train")}
+    return Evaluate(every, given.get("grid"), last=last, **more)
 
 
 def _number(value: object, where: str, kind: type) -> Any:

@@ -19,15 +19,24 @@ from .core import (
     Codec,
     ConfigError,
     Network,
-    Plan,
     Problem,
     Rule,
     Schedule,
+    check_lengths,
     check_message,
     check_needs,
 )
 from .problems import Zero
-from .schedules import Always, Measured, Replay, is_measured, planned, with_measured
+from .schedules import (
+    Always,
+    Measured,
+    Replay,
+    check_settings_act,
+    is_measured,
+    plan_of,
+    planned,
+    with_measured,
+)
 
 __all__ = ["Evaluate", "Experiment"]
 
@@ -43,13 +52,19 @@ class Evaluate:
     They are always judged at the start and at the end.
 
     The grid is that of DSpodFL's code: half-decade steps of the leading digit, ..., 90, 95, 100,
-    150, ..., 1000, 1500, ... `closely` also measures the rule's directions against gradients on all
-    samples (`measures.DIAGNOSTICS`); each time that costs one of them for every pair of clients.
+    150, ..., 1000, 1500, ... With `last` they are also judged in each of so many rounds up to the
+    last one of `rounds`, to see what happens from one to the next. `closely` also measures the
+    rule's directions against gradients on all samples (`measures.DIAGNOSTICS`); each time that
+    costs one of them for every pair of clients. `train` also measures the averaged model's loss on
+    all samples that clients train on (`measures.TRAINING`); each time that costs one pass through
+    them.
     """
 
     every: int | None = None
     grid: Literal["log"] | None = None
     closely: bool = False
+    last: int = 0
+    train: bool = False
 
     def __post_init__(self) -> None:
         if self.every is not None and self.every < 1:
@@ -58,10 +73,12 @@ class Evaluate:
             raise ConfigError(f"evaluate.grid must be 'log' or left out, found '{self.grid}'.")
         if self.every is not None and self.grid is not None:
             raise ConfigError("evaluate has both 'every' and 'grid'. Give one of them.")
+        if self.last < 0:
+            raise ConfigError(f"evaluate.last must be at least 0 rounds, found {self.last}.")
 
     def due(self, t: int, rounds: int) -> bool:
         """Whether round t is one to judge models in."""
-        if t in (0, rounds):
+        if t in (0, rounds) or rounds - self.last < t <= rounds:
             return True
         if self.grid == "log":
             step: int = 10 ** (len(str(t)) - 1) // 2
@@ -120,16 +137,24 @@ class Experiment:
                 raise ConfigError(f"{name} must be above 0, found {given}.")
         check_needs(self.algorithm, self.graph)
         check_message(self.algorithm, self.message)
+        for part in (self.algorithm, self.problem):
+            check_lengths(part, self.graph.clients)
+        senders = "clients and hubs" if self.graph.hubs else "clients"
+        check_lengths(self.message, self.graph.rows, senders)  # hubs send, too
+        check_settings_act(self.algorithm, self.schedule)
         clients = getattr(self.problem, "clients", self.graph.clients)
         if clients != self.graph.clients:
             raise ConfigError(
                 f"The problem has {clients} clients, "
                 f"graph '{self.graph.name}' {self.graph.clients}."
             )
-        if self.algorithm.needs.common_start and self.x0 is not None and np.ndim(self.x0) > 1:
-            raise ConfigError(
-                f"{self.name} needs one common first model. Give x0 as one vector, or leave it out."
-            )
+        if self.algorithm.needs.common_start and self.x0 is not None:
+            x = self._given_start()
+            if x.ndim > 1 and not bool((x == x[:1]).all()):
+                raise ConfigError(
+                    f"{self.name} needs one common first model, but the rows of x0 differ. "
+                    "Give x0 as one vector or as equal rows, or leave it out."
+                )
         h = getattr(self.problem, "h", None)
         regularised = h not in (None, Zero())
         if regularised and not self.algorithm.needs.prox:
@@ -148,7 +173,7 @@ class Experiment:
     @property
     def active_schedule(self) -> Schedule:
         """The schedule that really runs: as given, or as the algorithm's plan uses it."""
-        return planned(self.schedule, getattr(self.algorithm, "plan", Plan()), self.able)
+        return planned(self.schedule, plan_of(self.algorithm), self.able)
 
     @property
     def able(self) -> Schedule:
@@ -181,16 +206,7 @@ class Experiment:
         """The first models of these rows [len(rows), n], in float64."""
         if self.x0 is None:
             return self.problem.start(self.seed).repeat(len(rows), 1)
-        given = (
-            self.x0.detach().cpu().numpy() if isinstance(self.x0, Tensor) else np.asarray(self.x0)
-        )
-        try:
-            x = torch.from_numpy(np.array(given, np.float64))
-        except ValueError as error:
-            raise ConfigError(
-                f"x0 must be numbers, one vector or one per client: {error}."
-            ) from error
-        n = self.problem.n
+        x, n = self._given_start(), self.problem.n
         if x.shape == (n,):
             return x.repeat(len(rows), 1)
         if x.shape == (self.graph.clients, n):
@@ -202,3 +218,14 @@ class Experiment:
             f"x0 has shape {list(x.shape)}; give one vector [{n}], "
             f"or one per client [{clients}, {n}]."
         )
+
+    def _given_start(self) -> Tensor:
+        """x0 as it was given, in float64."""
+        x0 = self.x0
+        try:
+            given = x0.detach().cpu().numpy() if isinstance(x0, Tensor) else np.asarray(x0)
+            return torch.from_numpy(np.array(given, np.float64))
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"x0 must be numbers, one vector or one per client: {error}."
+            ) from error

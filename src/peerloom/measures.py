@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from .core import Rule
+from .core import ConfigError, Rule, WholeGradients, mean_model, objective_over, spread
 from .runtime import Snapshot
 
-__all__ = ["DIAGNOSTICS", "METRICS", "measure"]
+__all__ = ["DIAGNOSTICS", "METRICS", "TRAINING", "measure"]
 
 # Every column of a run's table, and what it means. Lists have one entry per client.
 METRICS: dict[str, str] = {
@@ -19,9 +21,9 @@ METRICS: dict[str, str] = {
     "mean_loss": "mean over clients of the loss of each client's own model on the evaluation set",
     "mean_accuracy": "mean over clients of the accuracy of each client's own model on the "
     "evaluation set",
-    "average_loss": "loss of the averaged model on the evaluation set",
+    "average_loss": "loss of the averaged model, sum_i a_i x_i, on the evaluation set",
     "average_accuracy": "accuracy of the averaged model on the evaluation set",
-    "consensus": "consensus error: (1/m) sum_i |x_i - mean x|^2",
+    "consensus": "consensus error: sum_i a_i |x_i - averaged model|^2",
     "gradients": "gradients computed so far, all clients together",
     "messages": "messages sent so far, all links together",
     "bytes": "bytes sent so far, all links together",
@@ -49,12 +51,24 @@ DIAGNOSTICS: dict[str, str] = {
 }
 
 
+# What `evaluate.train` adds, where all samples are in one place.
+TRAINING: dict[str, str] = {
+    "average_train_loss": "loss of the averaged model on all samples that clients train on: the "
+    "mean over clients, or over samples under rules that mean that (MLL-SGD)",
+}
+
+
 @torch.no_grad()
-def measure(snapshot: Snapshot, seconds: float, diagnosed: Rule | None = None) -> dict[str, Any]:
-    """One row of the table, in the order of METRICS, and of DIAGNOSTICS where the rule is given."""
+def measure(
+    snapshot: Snapshot, seconds: float, diagnosed: Rule | None = None, trained: Rule | None = None
+) -> dict[str, Any]:
+    """One row of the table, in the order of METRICS, with what else is asked for.
+
+    DIAGNOSTICS where the rule is given as `diagnosed`, TRAINING where it is as `trained`.
+    """
     x, ledger = snapshot.x, snapshot.account
-    middle = x.double().mean(dim=0)
-    spread = (x.double() - middle).square().sum(dim=1).mean().item()
+    mass = snapshot.mass
+    middle = mean_model(x, mass)
     judged = torch.cat([x, middle[None].to(x.dtype)])  # all at once, the average last
     first, same = _distinct(judged)
     found = snapshot.port.problem.evaluate(judged[first])
@@ -66,7 +80,7 @@ def measure(snapshot: Snapshot, seconds: float, diagnosed: Rule | None = None) -
         "mean_accuracy": None if accuracy is None else float(accuracy.mean()),
         "average_loss": float(every[-1]),
         "average_accuracy": None if rates is None else float(rates[-1]),
-        "consensus": spread,
+        "consensus": spread(x, mass),
         "gradients": ledger.gradients,
         "messages": ledger.messages,
         "bytes": ledger.bytes,
@@ -79,21 +93,35 @@ def measure(snapshot: Snapshot, seconds: float, diagnosed: Rule | None = None) -
         "seconds": seconds,
         "client_loss": loss.tolist(),
         "client_accuracy": None if accuracy is None else accuracy.tolist(),
+        **({} if trained is None else _training(snapshot, trained, middle)),
         **({} if diagnosed is None else _diagnostics(snapshot, diagnosed)),
     }
+
+
+def _training(snapshot: Snapshot, rule: Rule, middle: Tensor) -> dict[str, float]:
+    """The objective that the rule means, at the averaged model."""
+    problem = snapshot.port.problem
+    if not hasattr(problem, "train_loss"):
+        raise ConfigError(
+            f"evaluate.train: {type(problem).__name__} does not say what a model loses on the "
+            "samples it is trained on. Give it train_loss(x, over), or leave train out."
+        )
+    found = problem.train_loss(middle[None].to(snapshot.x.dtype), objective_over(rule))
+    return {"average_train_loss": float(found[0])}
 
 
 def _diagnostics(snapshot: Snapshot, rule: Rule) -> dict[str, float | None]:
     """Compare the rule's directions with the gradients they stand for, on all samples."""
     descent = getattr(rule, "descent", None)
-    whole = getattr(snapshot.port.problem, "whole_gradients", None)
-    if descent is None or whole is None:
+    problem = snapshot.port.problem
+    if descent is None or not isinstance(problem, WholeGradients):
         return dict.fromkeys(DIAGNOSTICS)
     x, now = snapshot.x, descent(snapshot.state)
+    whole = partial(problem.whole_gradients, on=np.arange(len(x)))
     tracker, direction = now.tracker.double(), now.direction.double()
     own = whole(x).double().mean(dim=0)
     at_each = torch.stack([whole(row.expand_as(x)).mean(dim=0) for row in x])
-    left = (x - snapshot.port.problem.prox(x - now.step * at_each, now.step)).double() / now.step
+    left = (x - problem.prox(x - now.step * at_each, now.step)).double() / now.step
     found = (
         (tracker - tracker.mean(dim=0)).square().sum(dim=1).mean(),
         (direction - direction.mean(dim=0)).square().sum(dim=1).mean(),

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import NoneType
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 import numpy as np
 from networkx import NetworkXException
@@ -151,8 +151,9 @@ def describe(part: object) -> Any:
                 raise ConfigError(
                     f"{type(part).__name__}.{field.name} is None, which a file cannot say."
                 )
+        said = [field.name for field in fields if not _unsaid(field, values[field.name])]
         return {"name": _name_of(type(part))} | {
-            k: describe(v) for k, v in values.items() if v is not None
+            name: describe(values[name]) for name in said if values[name] is not None
         }
     if isinstance(part, partial):
         return {"name": _name_of(part.func)} | {
@@ -163,6 +164,11 @@ def describe(part: object) -> Any:
     raise ConfigError(
         f"{part!r} cannot be written to a file. Use a part that Peerloom knows by name."
     )
+
+
+def _unsaid(field: dataclasses.Field[Any], value: Any) -> bool:
+    """Whether a setting is left out at its default (`arguments.UNSAID`)."""
+    return "unsaid" in field.metadata and bool(value == field.default)
 
 
 def _find(kind: str, name: str, where: str) -> Callable[..., Any]:
@@ -202,20 +208,34 @@ def _import(name: str, where: str) -> Callable[..., Any]:
 def _argument(make: Callable[..., Any], key: str, value: Any, where: str, defaults: Table) -> Any:
     """One argument as its annotation asks for it: a part by its name or table, or a plain value."""
     hints = hints_of(make)
-    if key not in hints:
-        return value
-    types = alternatives(hints[key])
+    return _fit(value, hints[key], where, defaults) if key in hints else value
+
+
+def _fit(value: Any, hint: Any, where: str, defaults: Table) -> Any:
+    """A value as an annotation asks for it; the entries of a list may be parts, too."""
+    types = alternatives(hint)
     kinds = [KIND_OF[one] for one in types if one in KIND_OF]
     plain = [one for one in types if one not in KIND_OF and one is not NoneType]
     if kind := _kind_of(value, kinds, plain):
         return _part(kind, value, plain, where, defaults)
+    for entry in map(_entry_of, plain) if isinstance(value, list) else ():
+        if any(one in KIND_OF for one in alternatives(entry)):
+            return tuple(
+                _fit(each, entry, f"{where}.{k}", defaults) for k, each in enumerate(value)
+            )
     try:
-        return fitted(value, hints[key])
+        return fitted(value, hint)
     except MismatchError:
         wanted = [*allowed(plain), *(f"a name or table of one of the {one}" for one in kinds)]
         words = " or ".join(filter(None, (", ".join(wanted[:-1]), *wanted[-1:])))
         must = f"It must be {words}." if words else "Leave it out: a file cannot say it."
         raise ConfigError(f"{where}: {value!r} is not allowed. {must}") from None
+
+
+def _entry_of(hint: Any) -> Any:
+    """What the entries of a tuple of any length are; nothing where it is no such tuple."""
+    inner = get_args(hint)
+    return inner[0] if get_origin(hint) is tuple and inner[-1:] == (...,) else NoneType
 
 
 def _kind_of(value: Any, kinds: list[str], plain: list[Any]) -> str | None:
@@ -260,4 +280,5 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, tuple | list):
         return [_plain(entry) for entry in value]
-    return value
+    is_part = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return describe(value) if is_part else value

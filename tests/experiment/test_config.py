@@ -160,6 +160,8 @@ def _toml(part):
         ("algorithms.1.label=DSpodFL", "same name"),
         ("evaluate.evry=3", "give every = N"),
         ("evaluate.closely=3", "evaluate.closely: 3 is not allowed. It must be true or false"),
+        ("evaluate.last=some", "evaluate.last: 'some' is not allowed"),
+        ("evaluate.last=-1", "evaluate.last must be at least 0 rounds, found -1"),
         ("evaluate.grid=linear", "evaluate.grid: 'linear' is not allowed. It must be 'log'"),
         ("seeds=[1, 1]", "different whole numbers"),
         ("until_delay=soon", "until_delay: 'soon' is not allowed"),
@@ -208,7 +210,10 @@ def _toml(part):
         ),
         (
             "problem.batch=half",
-            "problem.batch: 'half' is not allowed. It must be a whole number or 'all'",
+            (
+                "problem.batch: 'half' is not allowed. "
+                "It must be a whole number, 'all' or a list of whole numbers"
+            ),
         ),
         (
             "problem.model=7",
@@ -373,6 +378,30 @@ def test_a_graph_made_of_a_graph_in_a_file():
     assert again.graph.directed
     assert again.algorithm.lr == (0.1, 0.1, 0.1, 0.2)
     assert torch.equal(pl.simulate(exp).x, pl.simulate(again).x)
+
+
+def test_a_list_in_a_file_may_hold_parts_beside_numbers():
+    """A step size per client: numbers, and rates by their tables."""
+    text = """
+    [[algorithms]]
+    name = "SpodGT"
+    lr = [0.1, { name = "InverseSqrt", start = 0.2, gamma = 5.0 }, 1, 0.3]
+    """
+    table = tomllib.loads(SMALL) | tomllib.loads(text)
+    exp = comparison_from(table).experiments[0]
+    assert exp.algorithm.lr == (0.1, pl.rates.InverseSqrt(0.2, 5.0), 1.0, 0.3)
+    again = comparison_from(tomllib.loads(experiment_to_toml(exp))).experiments[0]
+    assert again.algorithm == exp.algorithm
+    assert torch.equal(pl.simulate(exp).x, pl.simulate(again).x)
+    for lr, said in (
+        ('["fast"]', r"SpodGT.lr.0: 'fast' is not allowed.* a number or .* one of the rates"),
+        ('[{ name = "InverseSqr", start = 1 }]', r"lr.0: there is no 'InverseSqr' among the rates"),
+        ("true", r"lr: True is not allowed. It must be a number, a list of numbers or a name or"),
+        ("[0.1, 0.1]", "SpodGT.lr has 2 entries for 4 clients. Give one for each"),
+        ("[]", "SpodGT.lr must be a number above 0"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            comparison_from(override(table, [f"algorithms.0.lr={lr}"]))
 
 
 def test_an_algorithm_may_have_a_graph_of_its_own_and_inner_graphs_follow_the_seed():

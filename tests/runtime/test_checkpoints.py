@@ -259,15 +259,17 @@ def test_a_folder_of_the_run_command_goes_on_between_processes_and_back(tmp_path
 
 
 def test_a_run_of_0_1_goes_on(tmp_path):
-    """state.npz is read, and replaced by the new file."""
+    """state.npz is read, and replaced by the new file.
+
+    Its bits are another processor's, whose matrix products round in another way.
+    """
     place = tmp_path / "run"
     shutil.copytree(OLD, place)
     folder = RunFolder(place)
     assert folder.checkpoint().t == 12
     rest = pl.simulate(folder.experiment(), out=place, resume=True)
     whole = pl.simulate(folder.experiment())
-    assert torch.equal(rest.state.x, whole.state.x)
-    assert torch.equal(rest.state.y, whole.state.y)
+    torch.testing.assert_close(rest.state, whole.state, rtol=1e-5, atol=1e-6)
     assert rest.ledger.messages == whole.ledger.messages
     assert rest.metrics["round"].tolist() == [0, 5, 10, 15, 20]
     assert not (place / "state.npz").exists()

@@ -260,6 +260,14 @@ def test_evaluation_every_so_many_rounds_and_always_at_both_ends():
     assert [t for t in range(126) if Evaluate(grid="log").due(t, 123)][-2:] == [100, 123]
     assert sum(Evaluate().due(t, 1000) for t in range(1001)) == 51
     assert sum(Evaluate().due(t, 7) for t in range(8)) == 8
+    assert [t for t in range(26) if Evaluate(every=10, last=3).due(t, 25)] == [
+        0,
+        10,
+        20,
+        23,
+        24,
+        25,
+    ]
     for wrong in ({"every": 0}, {"every": 5, "grid": "log"}):
         with pytest.raises(ConfigError):
             Evaluate(**wrong)

@@ -20,6 +20,7 @@ __all__ = [
     "column",
     "flat",
     "grouped",
+    "is_measured",
     "last_clients",
     "quality_of",
     "seed_of",
@@ -81,6 +82,11 @@ def column(run: Run, name: str) -> Floats:
     if name not in run.metrics.columns:
         return np.full(len(run.metrics), np.nan)
     return np.asarray(run.metrics[name], np.float64)
+
+
+def is_measured(groups: Sequence[Group], name: str) -> bool:
+    """Whether any run has numbers in this column."""
+    return any(np.isfinite(column(run, name)).any() for group in groups for run in group.runs)
 
 
 def last_clients(run: Run, quality: Quality) -> list[float]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import tomli_w
 
-from ..measures import METRICS
+from ..measures import METRICS, TRAINING
 from ..rules import RULES
 from ..runs import Run
 from .groups import Group, flat, seed_of
@@ -85,7 +85,7 @@ def glossary() -> str:
     """The meaning of each column of the metrics."""
     return table(
         ["column", "meaning"],
-        [[escape(name), escape(text)] for name, text in METRICS.items()],
+        [[escape(name), escape(text)] for name, text in (METRICS | TRAINING).items()],
         "words",
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from .cards import Charts, card, still, switch
-from .groups import LOSS, Group
+from .groups import LOSS, Group, is_measured
 from .holdings import BUBBLES, by_seed
 from .material import Material, caption
 from .network import Used, graph_panel, networks
@@ -68,6 +68,9 @@ def _progress(material: Material, charts: Charts, scales: dict[str, bool]) -> It
     if quality.higher:
         views["loss"] = "loss of own models, mean"
         axes["loss"] = (LOSS, LOSS.own, "loss, own models")
+    if is_measured(groups, "average_train_loss"):
+        views["train"] = "training loss of the averaged model"
+        axes["train"] = (LOSS, "average_train_loss", "training loss, averaged model")
     vertical = {
         view: (column, quality_axis(groups, of, column, title))
         for view, (of, column, title) in axes.items()

@@ -24,6 +24,7 @@ FINAL = (
     "mean_accuracy",
     "average_accuracy",
     "mean_loss",
+    "average_train_loss",
     "consensus",
     "delay",
     "delay_normalised",

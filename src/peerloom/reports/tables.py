@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
-from ..measures import METRICS
+from ..measures import METRICS, TRAINING
 from .colours import Colours
 from .groups import ACCURACY, LOSS, Quality
 from .summary import FINAL, Summary
@@ -14,12 +14,14 @@ from .wording import duration, number, percent, size
 
 __all__ = ["equal_table", "final_table", "quality_named", "reach_table", "swatch", "table"]
 
+_MEANING = METRICS | TRAINING
 # How the columns of the final figures are called and written.
 _WRITTEN: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "round": ("rounds", number),
     "mean_accuracy": ("accuracy, own models", percent),
     "average_accuracy": ("accuracy, averaged model", percent),
     "mean_loss": ("loss", number),
+    "average_train_loss": ("training loss, averaged model", number),
     "consensus": ("consensus error", number),
     "delay": ("delay, as run", number),
     "delay_normalised": ("delay, normalised", number),
@@ -86,7 +88,7 @@ def final_table(summary: Summary, colours: Colours) -> str:
         if any(one.figures[name].count for one in summary.final):
             words, written = _WRITTEN[name]
             cells = [_spread_cell(one.figures[name], written) for one in summary.final]
-            rows.append([f'<span title="{escape(METRICS[name])}">{words}</span>', *cells])
+            rows.append([f'<span title="{escape(_MEANING[name])}">{words}</span>', *cells])
     return table(head, rows, "final")
 
 

@@ -53,7 +53,7 @@ def _cells(runs: Sequence[Run]) -> list[str]:
         ]
     return [
         _pair(
-            _median(advised, lambda run: _number(run.advice["contraction"]["per_round"])),
+            _median(advised, lambda run: _agreeing(run.advice["contraction"])),
             _median(advised, lambda run: _number(run.advice["contraction"]["drawn"])),
             measure="as links fired",
         ),
@@ -82,6 +82,12 @@ def _pair(
     )
     second = "" if measured is None else f"{number(measured)}<small>{measure}</small>"
     return first + second or "n/a"
+
+
+def _agreeing(contraction: Mapping[str, Any]) -> float | None:
+    """What a round leaves at the most, or else in the long run."""
+    most = _number(contraction["per_round"])
+    return _number(contraction.get("lasting")) if most is None else most
 
 
 def _floor(run: Run, name: str) -> float | None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .. import __version__
 from ..config import spec_hash
-from ..core import ConfigError, DataError
+from ..core import ConfigError, DataError, masses, mean_model
 from ..experiment import Experiment
 from ..problems import Classification
 from .store import RunFolder
@@ -68,7 +68,7 @@ def write_model(
 def export_run(folder: RunFolder, file: Path, row: int | None) -> dict[str, str]:
     """Export the model of a run folder after its last saved round.
 
-    It is that of one client, `row`, or the mean of all clients'.
+    It is that of one client, `row`, or the averaged model of all clients.
     """
     exp, at = folder.experiment(), folder.checkpoint()
     if at is None:
@@ -77,10 +77,14 @@ def export_run(folder: RunFolder, file: Path, row: int | None) -> dict[str, str]
             f"peerloom run --resume {folder.path}"
         )
     x = at.state["x"][: exp.graph.clients]
+    mass = masses(exp.algorithm, exp.graph, at.rows, at.state)[: len(x)]
     if row is not None and not 0 <= row < len(x):
         raise ConfigError(f"--row {row}: the run has {len(x)} clients, numbered from 0.")
     who = "mean of all clients" if row is None else f"client {row}"
-    chosen = x.astype(np.float64).mean(axis=0).astype(x.dtype) if row is None else x[row]
+    mean = mean_model(torch.from_numpy(np.array(x)), mass).numpy().astype(x.dtype)
     return write_model(
-        file, exp, chosen, {"round": str(at.t), "rounds": str(exp.rounds), "model": who}
+        file,
+        exp,
+        mean if row is None else x[row],
+        {"round": str(at.t), "rounds": str(exp.rounds), "model": who},
     )

@@ -120,7 +120,8 @@ class _Keeper:
             return
         if not self.rows or self.rows[-1]["round"] != snapshot.t:
             closely = exp.algorithm if exp.evaluate.closely else None
-            self.rows.append(measure(snapshot, self._clock.pause(), closely))
+            trained = exp.algorithm if exp.evaluate.train else None
+            self.rows.append(measure(snapshot, self._clock.pause(), closely, trained))
             if self._folder:
                 self._folder.add_metrics(self.rows[-1])
             self._clock.go_on()

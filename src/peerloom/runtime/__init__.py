@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .dry_run import Mixing, Part, Trace, Width, trace
+    from .flat import Flat
     from .guard import Guard
     from .process import ProcessFacts, keep_freed_memory, prepare_process
     from .session import DurableWire, Session, Snapshot
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DurableWire",
+    "Flat",
     "Guard",
     "Mixing",
     "Part",
@@ -38,6 +40,7 @@ __all__ = [
 
 _MODULES = {
     "dry_run": ("Mixing", "Part", "Trace", "Width", "trace"),
+    "flat": ("Flat",),
     "guard": ("Guard",),
     "session": ("DurableWire", "Session", "Snapshot"),
     "simulator": ("Path", "build_port", "iterate", "simulation"),

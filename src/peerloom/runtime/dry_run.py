@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ..codecs import Dense
-from ..core import Compressed, Draws, Evaluation, Network, Offer, Placement, Rule, pull
+from ..core import Compressed, Draws, Network, Offer, Placement, Rule, of_first, pull
 from ..errors import Caution, ConfigError
 from ..experiment import Experiment
 from ..graphs import complete, from_edges, hubs
-from ..schedules import Always
+from ..schedules import Explicit
+from .flat import Flat
 from .port import RowPort
 from .session import Session
 
@@ -67,7 +68,11 @@ class Trace:
     mixings: tuple[Mixing, ...]
     """Of a round, in order."""
     gradients: int
-    """Of a client that computes, in a round."""
+    """Batches that a client which computes takes gradients on, in a round."""
+    whole: int = 0
+    """Gradients on all samples of a client which computes, in a round."""
+    idle: int = 0
+    """Gradients that a client takes although it does not compute."""
 
 
 def trace(rule: Rule) -> Trace:
@@ -76,8 +81,9 @@ def trace(rule: Rule) -> Trace:
     A rule does the same on all rows, so the smallest network of the kind it needs tells all of it.
     """
     small, large = (_dry_run(rule, n) for n in _SIZES)
+    idle = _dry_run(rule, _SIZES[0], computes=False)
     name = type(rule).__name__
-    if small.mixings.keys() != large.mixings.keys() or small.gradients != large.gradients:
+    if small.mixings.keys() != large.mixings.keys() or small.work != large.work:
         raise ConfigError(
             f"{name} mixes {len(small.mixings)} times in a round with {_SIZES[0]} coordinates, but "
             f"{len(large.mixings)} times with {_SIZES[1]}. "
@@ -90,7 +96,7 @@ def trace(rule: Rule) -> Trace:
         )
         for field in small.state._fields
     }
-    return Trace(type(small.state), widths, tuple(mixings), small.gradients)
+    return Trace(type(small.state), widths, tuple(mixings), *small.work, sum(idle.work))
 
 
 class _Seen(NamedTuple):
@@ -98,19 +104,21 @@ class _Seen(NamedTuple):
 
     state: Any  # the last one
     mixings: dict[int, tuple[str, list[Offer]]]  # by index within the round
-    gradients: int  # of a client in a round
+    work: tuple[int, int]  # of a client in a round: batches, gradients on all samples
 
 
-def _dry_run(rule: Rule, n: int) -> _Seen:
+def _dry_run(rule: Rule, n: int, computes: bool = True) -> _Seen:
     network, draws = _smallest(rule), Draws(0)
     place = Placement(np.arange(network.rows), network.rows, torch.device("cpu"), torch.float64)
-    port = _TracingPort(place, network, Always().bind(network, draws), Dense(), _Flat(n), draws)
+    nodes = np.full((_ROUNDS + 1, network.clients), computes)
+    activity = Explicit(nodes=nodes).bind(network, draws)
+    port = _TracingPort(place, network, activity, Dense(), Flat(n).bind(place, draws), draws)
     with warnings.catch_warnings(action="ignore", category=Caution):  # the run itself says them
-        exp = Experiment(network, _Flat(n), rule, rounds=_ROUNDS, dtype="float64")
-    session, gradients = Session(exp, port), list[NDArray[np.int64]]()
-    for snapshot in session:
-        gradients.append(snapshot.ledger.rows.gradients)
-    return _Seen(session.state, port.mixings, int((gradients[-1] - gradients[-2]).max()))
+        exp = Experiment(network, Flat(n), of_first(rule), rounds=_ROUNDS, dtype="float64")
+    session = Session(exp, port)
+    for _ in session:
+        pass
+    return _Seen(session.state, port.mixings, port.work)
 
 
 def _smallest(rule: Rule) -> Network:
@@ -143,16 +151,31 @@ def _width(name: str, small: int, large: int) -> Width:
 
 
 class _TracingPort(RowPort):
-    """A port that notes every mixing by its index within the round."""
+    """A port that notes every mixing by its index within the round, and the gradients of it."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self.mixings: dict[int, tuple[str, list[Offer]]] = {}
         self._round = (-1, 0)  # and how many mixings it had so far
+        self._work = (-1, 0, 0)  # and its gradients: on batches, on all samples
 
     def constant(self, per_client: ArrayLike) -> Tensor:
         """The first client's constant for all: this network has fewer clients than the run's."""
         return super().constant(np.ravel(per_client)[0])
+
+    @property
+    def work(self) -> tuple[int, int]:
+        """The gradients of a client in this round: on batches, and on all of its samples."""
+        t, *found = self._work
+        return (found[0], found[1]) if t == self.t else (0, 0)
+
+    def grad(self, x: Tensor, v: Tensor | None = None, batch: int | Literal["all"] = 0) -> Tensor:
+        """Compute, and note what for."""
+        batches, whole = self.work
+        some = v is None or bool(v[: self.network.clients].any())
+        of_all = batch == "all"
+        self._work = (self.t, batches + (some and not of_all), whole + (some and of_all))
+        return super().grad(x, v, batch)
 
     def mix(self, *offers: Offer | Compressed | Tensor, over: str = "peers") -> Any:
         """Mix, and note what was offered."""
@@ -161,30 +184,3 @@ class _TracingPort(RowPort):
         made = [offer if isinstance(offer, Offer) else pull(offer) for offer in offers]
         self.mixings[self._round[1]] = (over, made)
         return super().mix(*offers, over=over)
-
-
-class _Flat:
-    """A problem without a slope or data, all of it in one place."""
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-
-    def start(self, seed: int) -> Tensor:
-        """Zero."""
-        return torch.zeros(self.n, dtype=torch.float64)
-
-    def bind(self, place: Placement, draws: Draws) -> _Flat:
-        """Itself."""
-        return self
-
-    def grad(self, x: Tensor, on: NDArray[np.int64], t: int, batch: int = 0) -> Tensor:
-        """Zero."""
-        return torch.zeros_like(x[torch.from_numpy(on)])
-
-    def prox(self, z: Tensor, step: float) -> Tensor:
-        """The point itself."""
-        return z
-
-    def evaluate(self, x: Tensor) -> Evaluation:
-        """Nothing to judge."""
-        return Evaluation(np.zeros(len(x)), None)

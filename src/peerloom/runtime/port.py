@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..core import (
     Offer,
     Placement,
     RowWire,
+    WholeGradients,
     envelope_of_rows,
     pull,
 )
@@ -100,20 +102,27 @@ class RowPort:
             self._active = self._column(every[self.place.rows])
         return self._active
 
-    def grad(self, x: Tensor, v: Tensor | None = None, batch: int = 0) -> Tensor:
+    def grad(self, x: Tensor, v: Tensor | None = None, batch: int | Literal["all"] = 0) -> Tensor:
         """v_i g_i(x_i); rows with v_i = 0, and hubs, are not computed.
 
         All calls of a round see one batch per row, unless they ask for another by its number, as
-        local steps do.
+        local steps do, or for all samples of the row, which count as so many batches.
         """
         clients = self._clients
         on = np.arange(clients) if v is None else v[:clients, 0].cpu().numpy().nonzero()[0]
-        self.ledger.computed(self.place.rows[on], 1 / self.resources.node_probability(self.t))
+        cost = 1 / self.resources.node_probability(self.t)
+        if batch == "all":
+            whole = self._whole()
+            self.ledger.computed(self.place.rows[on], cost, whole.batches[on])
+            compute = partial(whole.whole_gradients, on=on)
+        else:
+            self.ledger.computed(self.place.rows[on], cost)
+            compute = partial(self.problem.grad, on=on, t=self.t, batch=batch)
         if len(on) == x.shape[0]:
-            return self.problem.grad(x, on, self.t, batch)
+            return compute(x)
         g = torch.zeros_like(x)
         if len(on):
-            g[torch.from_numpy(on).to(x.device)] = self.problem.grad(x[:clients], on, self.t, batch)
+            g[torch.from_numpy(on).to(x.device)] = compute(x[:clients])
         return g
 
     def prox(self, z: Tensor, step: float) -> Tensor:
@@ -189,7 +198,8 @@ class RowPort:
         if talks is None or talks.all():
             envelope = envelope_of_rows(self.draws, self.t, index, self.place.rows)
             nbytes, (value, _) = codec.nbytes(x, envelope), codec.through(x, envelope)
-            paper_bits = np.broadcast_to(self._paper_bits(nbytes, x.shape[1]), len(x))
+            each = self._paper_bits(nbytes, x.shape[1], self.place.rows)
+            paper_bits = np.broadcast_to(each, len(x))
             every = np.arange(len(x))
             return self._compressed(
                 Compressed(value, x, every, envelope, nbytes, paper_bits, send is not None)
@@ -202,7 +212,9 @@ class RowPort:
         if len(talking):
             value.index_copy_(0, at, codec.through(source, envelope)[0])
             nbytes[talking] = codec.nbytes(source, envelope)
-            paper_bits[talking] = self._paper_bits(nbytes[talking], x.shape[1])
+            paper_bits[talking] = self._paper_bits(
+                nbytes[talking], x.shape[1], self.place.rows[talking]
+            )
         return self._compressed(
             Compressed(value, source, talking, envelope, nbytes, paper_bits, silent=True)
         )
@@ -225,6 +237,15 @@ class RowPort:
         """The old name of `fires`."""
         return _renamed("talks", "fires", self.fires(over))
 
+    def _whole(self) -> WholeGradients:
+        if not isinstance(self.problem, WholeGradients):
+            raise ConfigError(
+                f"This rule takes gradients on all samples of a client, and the problem, "
+                f"{type(self.problem).__name__}, has none. Use Classification or Quadratic, or "
+                "give yours `whole_gradients` and `batches`."
+            )
+        return self.problem
+
     def _compressed(self, made: Compressed) -> Compressed:
         """Drop what only encoding needs, where nothing travels: memory is best reused at once."""
         if not self.all_here:
@@ -232,10 +253,12 @@ class RowPort:
         made.envelope.kept.clear()
         return replace(made, source=None)
 
-    def _paper_bits(self, nbytes: Lengths, n: int) -> Lengths:
-        """The bits of rows as the papers count them: by n, or what travels."""
+    def _paper_bits(self, nbytes: Lengths, n: int, senders: Ids) -> Lengths:
+        """The bits of these rows as the papers count them: by n, or what travels."""
         counted = self.codec.paper_bits(n)
-        return 8 * nbytes if counted is None else counted
+        if counted is None:
+            return 8 * nbytes
+        return counted[senders] if isinstance(counted, np.ndarray) else counted
 
     def _lengths(self, offers: list[Offer], senders: Ids) -> list[Lengths]:
         """The bytes of each offer where nothing travels: of whole rows, or of compressed ones."""
@@ -251,12 +274,12 @@ class RowPort:
         cost = 1 / self.resources.link_probability(self.t, over)
         each = message_nbytes(self.codec, tuple(offer.part for offer in offers), lengths)
         paper_each: Lengths = 0
+        senders = self.network.layer(over).src[out]
         for offer, length in zip(offers, lengths, strict=True):
             if offer.compressed is None:
-                paper_each = paper_each + self._paper_bits(length, offer.value.shape[1])
+                paper_each = paper_each + self._paper_bits(length, offer.value.shape[1], senders)
             else:
-                senders = self._here[self.network.layer(over).src[out]]
-                paper_each = paper_each + offer.compressed.paper_bits[senders]
+                paper_each = paper_each + offer.compressed.paper_bits[self._here[senders]]
         if any(offer.compressed is not None and offer.compressed.silent for offer in offers):
             loud = np.broadcast_to(each, len(out)) > 0
             out, each, paper_each = (

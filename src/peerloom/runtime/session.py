@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core import Caution, Checkpoint, CheckpointError, Ledger
+from ..core import Caution, Checkpoint, CheckpointError, Ledger, Rule, masses
 from ..core.events import (
     Diverged,
     Evaluated,
@@ -47,7 +47,7 @@ class Snapshot:
     """The run after round t. It hands out copies: nothing done to them disturbs the run."""
 
     def __init__(
-        self, t: int, state: Any, port: RowPort, *, rule: str = "", ledger: Ledger | None = None
+        self, t: int, state: Any, port: RowPort, rule: Rule, *, ledger: Ledger | None = None
     ) -> None:
         self.t, self._state, self.port, self._rule = t, state, port, rule
         self.account = port.ledger if ledger is None else ledger
@@ -64,6 +64,13 @@ class Snapshot:
         return self._state.x[: self.port.network.clients].clone()  # type: ignore[no-any-return]
 
     @property
+    def mass(self) -> Tensor:
+        """How much each of these models counts in the averaged one [m], in float64."""
+        port = self.port
+        found = masses(self._rule, port.network, port.place.rows, self._state._asdict())
+        return found[: port.network.clients]
+
+    @property
     def ledger(self) -> Ledger:
         """A copy of the account. Ask while the run stands here."""
         if self.account is self.port.ledger and self.port.t != self.t:
@@ -76,7 +83,11 @@ class Snapshot:
     def checkpoint(self) -> Checkpoint:
         """Where another session can go on. Ask while the run stands here."""
         return Checkpoint(
-            self.t, self.port.place.rows, self._rule, _arrays(self.state), self.ledger.arrays()
+            self.t,
+            self.port.place.rows,
+            type(self._rule).__name__,
+            _arrays(self.state),
+            self.ledger.arrays(),
         )
 
     @property
@@ -170,12 +181,13 @@ class Session:
             port.t, port.ledger = begin.t, Ledger.of(port.network, begin.ledger)
         if self._wire is not None:
             self._wire.resume(port.t, {} if begin is None else begin.memory())
+        self._resume = None  # its file is replaced in time, and what is mapped of it takes room
         self._now = self._good = self._reach(state)
         self._end = self._stop.reached(port.t, port.ledger)
-        if not torch.isfinite(state.x).all():
+        if not is_finite(state.x):
             self._raise_diverged(port.t, state)
         self._tell(Started(port.t))
-        return Snapshot(port.t, state, port, rule=self._rule)
+        return Snapshot(port.t, state, port, self._exp.algorithm)
 
     def step(self) -> Snapshot:
         """One round more."""
@@ -198,7 +210,7 @@ class Session:
         self._end, self._broken = end, False
         if self._tell:
             self._tell(RoundDone(t, time.monotonic() - begin))
-        return Snapshot(t, state, port, rule=self._rule)
+        return Snapshot(t, state, port, self._exp.algorithm)
 
     def evaluated(self, metrics: Sequence[Mapping[str, Any]]) -> None:
         """Tell of the evaluations so far, the newest last: the run ends where they have settled."""

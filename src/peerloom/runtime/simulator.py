@@ -12,6 +12,7 @@ from ..core import Checkpoint, ConfigError, Draws, Placement, RowWire, check_lin
 from ..core.events import Observer
 from ..experiment import Experiment
 from .memory import caution_of_size
+from .offload import OffloadedProblem, usable_device
 from .port import MixerName, RowPort
 from .process import prepare_process
 from .session import Session, Snapshot
@@ -26,25 +27,32 @@ def build_port(
     rows: NDArray[np.int64] | None = None,
     *,
     device: str | torch.device = "cpu",
+    gradients: str | torch.device | None = None,
     mixer: MixerName = "auto",
     wire: RowWire | None = None,
 ) -> RowPort:
     """Build the port of a process that hosts these rows, by default all of them.
 
-    A wire needs the mixer "links".
+    A wire needs the mixer "links". Rows live on `device`; `gradients` may name another one on which
+    gradients are computed.
     """
     rows = np.arange(exp.graph.rows) if rows is None else rows
-    place = Placement(rows, exp.graph.rows, _device(device), exp.torch_dtype)
+    place = Placement(rows, exp.graph.rows, usable_device(device), exp.torch_dtype)
     workers = place._replace(rows=rows[rows < exp.graph.clients], of=exp.graph.clients)
     draws = Draws(exp.seed)
     activity = exp.active_schedule.bind(exp.graph, draws)
     check_links(exp.algorithm, exp.graph, activity, exp.rounds)
+    problem = (
+        exp.problem.bind(workers, draws)
+        if gradients is None
+        else OffloadedProblem(exp.problem, workers, draws, usable_device(gradients))
+    )
     return RowPort(
         place,
         exp.graph,
         activity,
         exp.message,
-        exp.problem.bind(workers, draws),
+        problem,
         draws,
         resources=exp.able.bind(exp.graph, draws),
         mixer=mixer,
@@ -88,14 +96,3 @@ def _check_mixer(exp: Experiment, path: Path) -> None:
             f"path 'matrix' needs messages that carry whole rows, which {exp.message!r} does not. "
             "Use 'auto'."
         )
-
-
-def _device(device: str | torch.device) -> torch.device:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(
-            f"Device '{device}' cannot be used here ({error}). "
-            "Use 'cpu', or 'cuda' where there is a GPU."
-        ) from error
-    return torch.device(device)

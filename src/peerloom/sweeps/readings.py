@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from ..reports.groups import column, grouped, seed_of
 from ..runs import Run
 
-__all__ = ["Found", "Reading", "column_of", "middle", "quartiles", "words_of"]
+__all__ = ["Found", "Reading", "column_of", "in_words", "middle", "quartiles", "words_of"]
 
 _WORDS = {
     "mean_accuracy": "accuracy",
     "average_accuracy": "accuracy of the averaged model",
     "mean_loss": "loss",
     "average_loss": "loss of the averaged model",
+    "average_train_loss": "training loss of the averaged model",
     "consensus": "consensus error",
     "consensus_tracker": "consensus error of trackers",
     "consensus_direction": "consensus error of directions",
@@ -48,10 +49,10 @@ class Reading:
     """What is read off one run.
 
     metric  a column of the run's table
-    at      where: "end", "common" (as far along `axis` as all runs of the point came), a value on
-            `axis`, "along" (the mean up to there, which says who is faster also where all end
-            alike), or "settled": at the end of a run that ended because it had settled, and not
-            because its rounds were over
+    at      where: "end", "common" (as far along `axis` as all runs of the seed at that point
+            came), a value on `axis`, "along" (the mean up to there, which says who is faster also
+            where all end alike), or "settled": at the end of a run that ended because it had
+            settled, and not because its rounds were over
     axis    a column that grows
     upto    with "common" and "along": no further than this value
     level   in place of `at`: where this other column first met this value
@@ -72,11 +73,6 @@ class Reading:
     def share(self) -> bool:
         """Whether it is written in per cent."""
         return self.higher
-
-    @property
-    def least(self) -> float:
-        """The smallest difference that a single seed can tell."""
-        return 0.001 if self.metric.endswith(("accuracy", "loss")) else 0.0
 
     @property
     def worst(self) -> float:
@@ -132,17 +128,42 @@ class Reading:
 
 
 class Found:
-    """The runs of a recipe: by point, by label, by seed."""
+    """The runs of a recipe: by point, by label, by seed, in the order of seeds.
 
-    def __init__(self, runs: Mapping[str, Sequence[Run]], varied: str = "") -> None:
+    `planned` are all points that there could be; by default those that were run.
+    """
+
+    def __init__(
+        self,
+        runs: Mapping[str, Sequence[Run]],
+        varied: str = "",
+        planned: Iterable[str] | None = None,
+    ) -> None:
         self.varied = varied
+        self.planned = list(runs if planned is None else planned)
         self.runs = {
             point: {
-                group.label: {seed_of(run): run for run in group.runs}
+                group.label: dict(
+                    sorted(
+                        ((seed_of(run), run) for run in group.runs), key=lambda one: _rank(one[0])
+                    )
+                )
                 for group in grouped(list(some))
             }
             for point, some in runs.items()
         }
+
+    def only(self, seeds: Collection[str]) -> Found:
+        """The same with the runs of these seeds."""
+        some = Found({}, self.varied, self.planned)
+        some.runs = {
+            point: {
+                label: {seed: run for seed, run in runs.items() if seed in seeds}
+                for label, runs in labels.items()
+            }
+            for point, labels in self.runs.items()
+        }
+        return some
 
     @property
     def points(self) -> list[str]:
@@ -150,16 +171,8 @@ class Found:
         return list(self.runs)
 
     def place(self, where: str) -> str:
-        """In words, where something was found: a bare value gets the name of what is varied."""
-        point = next(
-            (
-                point
-                for point in self.points
-                if point and where.split(" ")[0] == point.split(" ")[0]
-            ),
-            "",
-        )
-        return f"{self.varied} {where}" if point[:1].isdigit() and self.varied else where
+        """In words, where something was found."""
+        return in_words(where, self.varied, self.planned)
 
     @property
     def seeds(self) -> int:
@@ -167,6 +180,12 @@ class Found:
         return max(
             (len(runs) for labels in self.runs.values() for runs in labels.values()), default=0
         )
+
+    @property
+    def seed_names(self) -> list[str]:
+        """All seeds that occur, in their order."""
+        every = {s for labels in self.runs.values() for runs in labels.values() for s in runs}
+        return sorted(every, key=_rank)
 
     @property
     def algorithms(self) -> list[str]:
@@ -180,32 +199,55 @@ class Found:
     def values(self, point: str, label: str, reading: Reading) -> dict[str, float]:
         """The reading of every seed; empty where nothing of the kind was run."""
         runs = self.runs.get(point, {})
-        common = math.nan
-        if reading.at in ("common", "along"):
-            ends = [
-                column_of(run, reading.axis)
-                for some in runs.values()
-                for run in some.values()
-                if _whole(run)
-            ]
-            common = min((float(end[-1]) for end in ends if len(end)), default=math.nan)
-        return {seed: reading.of(run, common) for seed, run in runs.get(label, {}).items()}
+        return {
+            seed: reading.of(run, self._common(point, seed, reading))
+            for seed, run in runs.get(label, {}).items()
+        }
+
+    def _common(self, point: str, seed: str, reading: Reading) -> float:
+        """How far all runs of a seed came that did not diverge.
+
+        Of this seed alone: what it gives does not depend on how many others there are.
+        """
+        if reading.at not in ("common", "along"):
+            return math.nan
+        runs = [some[seed] for some in self.runs[point].values() if seed in some]
+        ends = [column_of(run, reading.axis) for run in runs if _whole(run)]
+        return min((float(end[-1]) for end in ends if len(end)), default=math.nan)
 
 
 def column_of(run: Run, name: str) -> NDArray[np.float64]:
     """A column of the table, or one that is derived: PaME's communication rounds.
 
     Those are how often a client hears, in the mean over clients. A client that asks a fraction of
-    its neighbours hears max(1, ceil(fraction |N_i|)) messages each time.
+    its neighbours, the same for all or its own, hears max(1, ceil(fraction |N_i|)) messages each
+    time.
     """
     if name != "communications":
         return column(run, name)
-    fraction = float(run.config.get("schedule", {}).get("fraction", 1.0))
-    heard = np.bincount(run.network["layers"]["peers"]["target"])
-    return np.asarray(
-        column(run, "messages")
-        / sum(max(1, math.ceil(fraction * degree - 1e-9)) for degree in heard)
+    degrees = np.bincount(run.network["layers"]["peers"]["target"])
+    fractions = np.broadcast_to(run.config.get("schedule", {}).get("fraction", 1.0), len(degrees))
+    heard = (
+        max(1, math.ceil(fraction * degree - 1e-9))
+        for fraction, degree in zip(fractions.tolist(), degrees.tolist(), strict=True)
     )
+    return np.asarray(column(run, "messages") / sum(heard))
+
+
+def in_words(where: str, varied: str, points: Iterable[str]) -> str:
+    """Where something was found: the bare value of a point gets the name of what is varied.
+
+    >>> in_words("0.4 over 0.2", "radius", ["0.2", "0.4"]), in_words("IID", "data", ["IID"])
+    ('radius 0.4 over 0.2', 'IID')
+    """
+    first = where.split(" ")[0]
+    bare = first[:1].isdigit() and any(first == point.split(" ")[0] for point in points)
+    return f"{varied} {where}" if bare and varied else where
+
+
+def _rank(seed: str) -> tuple[int, str]:
+    """Seeds in the order of numbers."""
+    return (int(seed) if seed.lstrip("-").isdigit() else 0, seed)
 
 
 def _whole(run: Run) -> bool:
