@@ -220,6 +220,13 @@ def test_spod_gt_wants_links_that_all_but_always_fire():
     )
 
 
+def test_steps_of_several_clients_are_judged_by_the_largest():
+    steps = (0.1, InverseSqrt(0.3, 10.0), 0.1, 0.1, 0.2, 0.1)
+    found = verdict(experiment(graphs.two_way(graphs.complete(6)), SpodGT(lr=steps), problem=ALIKE))
+    assert found.step == 0.3
+    assert "the step changes, and the theorem wants a constant one" in found.fails
+
+
 def test_mll_sgd_wants_workers_that_step_often_on_data_that_look_alike():
     graph = graphs.hubs(graphs.ring(3), [2, 2, 2])
     often = HubRounds(tau=1, q=1, nodes=0.9)
@@ -269,6 +276,12 @@ def test_pame_is_told_its_growth():
     assert found.holds
     assert not verdict(experiment(graph, PaME(sigma=1.0, growth=1.05), **options)).holds
     assert not verdict(experiment(graph, PaME(sigma=1.0, growth=1.0), **options)).holds
+    # Of settings that differ the paper takes the least of each.
+    own = PaME(sigma=(1.0, *[2.0] * 31), growth=(1.005, *[1.05] * 31))
+    shares = {"message": Coordinates((0.2, *[0.7] * 31))}
+    again = verdict(experiment(graph, own, **options | shares))
+    assert (again.holds, again.step, again.growth) == (True, found.step, found.growth)
+    assert again.notes == found.notes
 
 
 def test_others_have_a_theory_of_their_own():

@@ -115,4 +115,8 @@ def test_every_message_gets_advice(name):
     assert found.contraction.how == "drawn"
     assert 0 <= found.contraction.drawn < 1
     told = advise(replace(exp, message=TopK(0.5)))
-    assert exp.graph.hubs or any("TopK" in text for text in told.skipped)
+    assert (told.contraction.how, told.rounds_to_agree) == ("unknown", None)
+    assert "TopK" in told.contraction.why
+    assert any("not known" in one.text and "TopK" in one.text for one in told.findings)
+    follows = [told.coverage.holds, told.coverage.floor, told.coverage.exact, told.changes]
+    assert not any(follows)

@@ -6,21 +6,25 @@ import pytest
 from peerloom import graphs
 from peerloom.codecs import Coordinates, Dense
 from peerloom.problems import Quadratic
-from peerloom.rules import RULES, ProxGT
+from peerloom.rules import RULES, DFedSAM, ProxGT
 from peerloom.schedules import Bernoulli
-from peerloom.theory.drawn import Mixing
-from peerloom.theory.rule_facts import carried_share, family_of, mixings_of
+from peerloom.theory.activity_rates import activity_rates
+from peerloom.theory.linkwise import Linkwise
+from peerloom.theory.mixing import mixing_of
+from peerloom.theory.rule_facts import carried_share, family_of
 from tests.builders import experiment, trajectory
 from tests.every_rule import EVERY
 
 GRAPH = graphs.from_edges(6, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 3)])
 
 # Rules whose models are not simply mixed without gradients: with memory, with momentum towards the
-# row's own model, by differences from copies, by ratios of pushed mass, or over hubs.
+# row's own model, by differences from copies, by ratios of pushed mass, by a polynomial of W, or
+# over hubs.
 OTHERWISE = {
-    "ANQNIDS", "BEER", "CHOCO", "D2", "DCD", "DistributedSGD", "EXTRA", "FedADMM", "FedAvg",
-    "FedDR", "FedDualAvg", "FedMiD", "GossipPushPull", "HLSGD", "LocalSGD", "MLLSGD", "NIDS",
-    "PushDIGing", "SGP", "SQuARM", "SubgradientPush",
+    "ANQNIDS", "AcceleratedDSMT", "BEER", "CHOCO", "Chebyshev", "D2", "DCD", "DistributedSGD",
+    "EXTRA", "FedADMM", "FedAvg", "FedDR", "FedDualAvg", "FedMiD", "GossipPushPull", "HLSGD",
+    "LocalSGD", "MLLSGD", "NIDS", "PushDIGing", "QuantisedDFedAvgM", "SGP", "SQuARM",
+    "SubgradientPush",
 }  # fmt: skip
 
 
@@ -32,27 +36,32 @@ def still(rule):
 
 
 @pytest.mark.parametrize("name", sorted(set(RULES) - OTHERWISE))
-def test_theory_mixes_as_the_rule_does(name):
+def test_links_mix_as_the_rule_does(name):
     exp = still(RULES[name](**EVERY[name]))
-    mix, models = Mixing(exp), [x.numpy() for x in trajectory(exp)]
+    mix, models = Linkwise(exp, [exp.seed]), [x.numpy() for x in trajectory(exp)]
     for t in range(1, exp.rounds + 1):
         np.testing.assert_allclose(models[t], mix(t, models[t - 1]), rtol=1e-12, atol=1e-12)
     assert (models[0] != models[-1]).any()
+    assert mixing_of(exp, activity_rates(exp)).times == 1
 
 
-def test_several_mixings_in_a_round_are_counted():
-    exp = still(ProxGT(lr=0.1, K=3))
-    assert mixings_of(exp.algorithm) == 3
-    mix, models = Mixing(exp), [x.numpy() for x in trajectory(exp)]
-    np.testing.assert_allclose(models[1], mix(1, mix(1, mix(1, models[0]))), rtol=1e-12, atol=1e-12)
+def test_several_copies_of_a_network_mix_like_each():
+    exp = still(RULES["DSpodFL"](lr=0.1))
+    both, rows = Linkwise(exp, [3, 4]), np.random.default_rng(1).normal(size=(12, 2))
+    alone = [
+        Linkwise(exp, [seed])(2, x) for seed, x in zip((3, 4), (rows[:6], rows[6:]), strict=True)
+    ]
+    np.testing.assert_array_equal(both(2, rows), np.concatenate(alone))
+
+
+@pytest.mark.parametrize(("rule", "times"), [(ProxGT(lr=0.1, K=3), 3), (DFedSAM(lr=0.1, Q=2), 2)])
+def test_several_mixings_in_a_round_are_counted(rule, times):
+    exp = still(rule)
+    assert mixing_of(exp, activity_rates(exp)).times == times
 
 
 def test_a_rule_of_ones_own_says_nothing_and_is_taken_as_it_is():
-    class Silent:
-        pass
-
-    assert family_of(Silent()) is None
-    assert mixings_of(Silent()) == 1
+    assert family_of(object()) is None
 
 
 def test_what_messages_carry():

@@ -229,8 +229,8 @@ def test_other_schedules_agree_as_fast_as_predicted(name):
     rng = np.random.default_rng(0)
     start = rng.normal(size=(exp.graph.clients, exp.problem.n))
     slow = []
-    # The luck of coordinates is another one there.
-    for seed in range(20) if name == "sampled" else [exp.seed]:
+    by_chance = name in ("one edge", "sampled")
+    for seed in range(20) if by_chance else [exp.seed]:
         sizes = [apart(x) for x in trajectory(replace(exp, x0=start, seed=seed))]
         last = (
             max(t for t, size in enumerate(sizes) if size > 1e-20 * sizes[0])
@@ -245,7 +245,8 @@ def test_other_schedules_agree_as_fast_as_predicted(name):
             [np.eye(5) - 0.5 * np.outer(d, d) for d in np.eye(5) - np.roll(np.eye(5), 1, 0)], axis=0
         )
         assert found.per_round == pytest.approx(np.linalg.eigvalsh(moment)[-2])
-    assert found.drawn == pytest.approx(np.mean(slow), abs=0.04)
+    typical = np.exp(np.mean(np.log(slow)))
+    assert found.best == pytest.approx(typical, rel=0.04 if by_chance else 0.01)
     if found.per_round is not None:
         assert np.mean(slow) <= found.per_round + 0.02
     if name in ("every", "hubs"):  # nothing by chance: the slowest mode is all that is left
@@ -270,6 +271,8 @@ def test_costs_are_those_of_the_ledger(name):
 MESSAGES = [
     (Dense("float16"), DSpodFL(lr=0.05), 0, 0),
     (Coordinates(0.2), DSpodFL(lr=0.05), 0, 0),
+    (Coordinates((0.2, 0.05, 1.0, 0.5, 0.1)), DSpodFL(lr=0.05), 0, 0),
+    (Coordinates((0.2, 0.05, 1.0, 0.5, 0.1)), SpodGT(lr=0.05), 0, 0),
     (RandK(0.2), CHOCO(lr=0.05, gamma=0.2), 0, 0),
     (TopK(0.1), CHOCO(lr=0.05, gamma=0.2), 0, 0),
     (Sign(), CHOCO(lr=0.05, gamma=0.2), 0.01, 0.1),

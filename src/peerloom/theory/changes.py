@@ -26,7 +26,7 @@ _SUGGEST_UP_TO = 2000  # clients for whom changes are tried
 
 @dataclass(frozen=True)
 class Changes:
-    """What would make the network agree faster; contractions per talking round, squared."""
+    """What would make the network agree faster; contractions per mixing, squared."""
 
     now: float
     surer: tuple[Improvement, ...]
@@ -43,11 +43,15 @@ def changes_of(
     if exp.graph.hubs:
         return _hub_changes(exp, mixing)
     links = exp.graph.peers
-    if rates.coins is None or mixing.worst is None or mixing.how != "exact":
+    if mixing.how == "unknown":
+        return None, ()
+    if mixing.times is None:
+        return None, ("changes to links: this rule does not mix by their weights alone",)
+    if rates.coins is None or mixing.worst is None:
         return None, ("changes to links: they need links that are independent coins",)
     if links.rows > _SUGGEST_UP_TO:
         return None, (f"changes to links: more than {_SUGGEST_UP_TO:,} clients",)
-    now = (mixing.per_round or 0.0) ** rates.period["peers"]
+    now = (mixing.per_round or 0.0) ** (rates.period["peers"] / mixing.times)
     if now >= 1 - 1e-12:
         return None, ()
     p, skipped = rates.coins["peers"], []
@@ -74,7 +78,9 @@ def changes_of(
 
 def _hub_changes(exp: Experiment, mixing: Contraction) -> tuple[Changes | None, tuple[str, ...]]:
     """New links between the hubs; what ties a worker to its hub is not for choosing."""
-    recipe, now = exp.graph.recipe, mixing.all_on or 0.0
+    if mixing.all_on is None:
+        return None, () if mixing.how == "unknown" else ("changes to links between hubs",)
+    recipe, now = exp.graph.recipe, mixing.all_on
     if recipe.get("H") is not None or "hub_graph" not in recipe:
         return None, (
             "new links between hubs: H is your own, and a new link would not know how to change it",

@@ -202,11 +202,20 @@ def _noise(facts: Properties, local: LocalProblem, x: Tensor, clients: int) -> E
         return Estimate.exact(facts.noise * math.sqrt(len(x)))
     if facts.full_batch:
         return Estimate.exact(0.0, "all samples in every gradient")
-    rows = np.unique(np.linspace(0, clients - 1, min(clients, _SOME)).astype(np.int64))
+    shares = None if facts.noise_shares is None else facts.noise_shares()
+    noisy = np.arange(clients) if shares is None else np.flatnonzero(shares > 0)
+    if not len(noisy):
+        return Estimate.exact(0.0, "every batch is all that its client holds")
+    rows = noisy[np.unique(np.linspace(0, len(noisy) - 1, min(len(noisy), _SOME)).astype(np.int64))]
     point = x.repeat(clients, 1)
     drawn = torch.stack([local.grad(point, rows, t) for t in range(1, _BATCHES + 1)])
     each = drawn.var(dim=0).sum(dim=1)
-    top = float(each.max())
+    # Of batches that differ, what one sample's gradient varies by, and the noisiest batch.
+    top = float(
+        each.max()
+        if shares is None
+        else (each / torch.from_numpy(shares[rows])).max() * shares.max()
+    )
     wobble = math.sqrt(2 / (_BATCHES - 1))  # relative error of a variance from so many draws
     low, high = (math.sqrt(max(top * (1 + side * wobble), 0.0)) for side in (-1, 1))
     note = f"at the first model, {_BATCHES} batches of {len(rows)} of {clients} clients"

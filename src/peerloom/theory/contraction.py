@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from ..core import Links
 from ..experiment import Experiment
 from .activity_rates import OBSERVED, ActivityRates, activity_rates
-from .drawn import drawn_rate
-from .exact import mixing_rate
+from .drawn import ENOUGH, drawn_rate, typical_rate
 from .graph_facts import strong_parts
+from .long_run import steady_rate
 from .matrices import (
     Moment,
     UnsettledError,
@@ -26,114 +26,124 @@ from .matrices import (
     pull_contraction,
     top_off,
 )
-from .rule_facts import carried_share, mixings_of
+from .mixing import mixing_of, rounds_to_ask
 
 __all__ = ["ENOUGH", "Contraction", "contraction", "hub_matrix", "pull_rate", "rounds_to_agree"]
 
 Floats = NDArray[np.float64]
 
-ENOUGH = 1e-6  # of the squared disagreement: models a thousand times closer count as agreed
 _EPOCHS = 10  # draws of probabilities that are looked at, where they change
-_LONG_RUN = 120  # clients up to which the rate in the long run is computed too
 
 
 @dataclass(frozen=True, eq=False)
 class Contraction:
-    """What a round leaves of the expected squared disagreement.
+    """What a round leaves of the squared disagreement, where there is nothing to learn.
 
     0 is agreement at once, 1 none ever.
 
-    per_round  at the most, whatever the models; None where it is not known
+    per_round  of the expected one, at the most, whatever the models; None where it is not known
     all_on     the same if every link fired in every round
-    lasting    in the long run, at most per_round; None where it was not computed
+    lasting    in the long run of a typical run
     drawn      as the run's own links fire in its first rounds: a sample of one
-    worst      the disagreement that shrinks least, one number per client
+    how        whether per_round, or else lasting, is exact, or seen as links were drawn; "unknown"
+               where nothing can be said, and then all are None
+    worst      the disagreement that shrinks least in a round, one number per client
+    times      how often a round mixes the models by the links' weights; None where the rule has a
+               mixing step of its own
+    why        why nothing can be said
     """
 
     per_round: float | None
     all_on: float | None
     lasting: float | None
-    drawn: float
-    how: Literal["exact", "drawn"]
+    drawn: float | None
+    how: Literal["exact", "drawn", "unknown"]
     worst: Floats | None = None
+    times: int | None = None
+    why: str = ""
     skipped: tuple[str, ...] = ()
 
     @property
-    def best(self) -> float:
-        """The rate to count on.
+    def best(self) -> float | None:
+        """The rate to count on; None where there is none.
 
         What was drawn may look too good, but sporadic links never beat all of them.
         """
-        known = [rate for rate in (self.lasting, self.per_round) if rate is not None]
-        return known[0] if known else max(self.drawn, self.all_on or 0.0)
+        for rate in (self.lasting, self.per_round):
+            if rate is not None:
+                return rate
+        return None if self.drawn is None else max(self.drawn, self.all_on or 0.0)
 
 
 def contraction(exp: Experiment, rates: ActivityRates, *, quick: bool = False) -> Contraction:
-    """The contraction of an experiment's network under its schedule.
+    """The contraction of an experiment's rule on its network, under its schedule.
 
-    Exact where links are independent coins or all fire together, else as they were drawn.
+    The rule is asked how it mixes. Exact where it mixes by the links' weights and these are
+    independent coins, or where links do not vary, whatever the rule; else as they were drawn.
     """
-    drawn = drawn_rate(exp, rates, 60 if quick else OBSERVED)
-    if exp.graph.hubs:
-        return _between_hubs(exp, rates, drawn)
+    mixing = mixing_of(exp, rates)
+    if mixing.unknown is not None:
+        return Contraction(None, None, None, None, "unknown", why=mixing.unknown)
+    found = Contraction(None, None, None, None, "drawn", times=mixing.times)
+    if mixing.times is not None and exp.message.fit in ("whole", "rounded"):
+        found = (_between_hubs if exp.graph.hubs else _by_weights)(exp, rates, found)
+    last, period = rounds_to_ask(exp, rates), rates.common_period
+    rounds = min(period * max(1, (60 if quick else OBSERVED) // period), 4 * OBSERVED, last - 1)
+    if rounds < 1:
+        return replace(found, drawn=1.0)
+    found = replace(found, drawn=drawn_rate(mixing, rounds, period))
+    if not _steady(rates) or exp.message.fit not in ("whole", "rounded"):
+        return replace(found, lasting=typical_rate(mixing, rounds, period, quick=quick))
+    if found.per_round is not None and (exp.graph.hubs or exp.graph.peers.symmetric):
+        return replace(found, lasting=found.per_round)  # the worst round is like any other
+    lasting = steady_rate(mixing.still, period) if 2 * period < last else None
+    return found if lasting is None else replace(found, lasting=lasting, how="exact")
+
+
+def _by_weights(exp: Experiment, rates: ActivityRates, found: Contraction) -> Contraction:
+    """What is exact of a rule that mixes by the links' weights."""
     links, combines = exp.graph.peers, exp.algorithm.needs.combines
-    whole = exp.message.fit == "whole"
-    found = Contraction(None, None, None, drawn, "drawn")
-    if carried_share(exp) is None:
-        words = f"what {type(exp.message).__name__} does to agreement"
-        found = _skip(found, f"{words}: figures are those of whole messages")
-    if combines == "pull" and whole:
+    if combines == "pull":
         try:
-            found = replace(found, all_on=pull_rate(links, np.ones(len(links)))[0])
+            all_on = pull_rate(links, np.ones(len(links)))[0] ** (found.times or 1)
+            found = replace(found, all_on=all_on)
         except UnsettledError as error:
             found = _skip(found, f"contraction with every link on: {error}")
-    pairs = rates.one_link and combines != "average" and whole
-    coins = (
-        rates.coins["peers"] if rates.coins is not None and combines == "pull" and whole else None
-    )
-    if coins is None and not pairs:
+    coins = rates.coins["peers"] if rates.coins is not None and combines == "pull" else None
+    pairs = rates.one_link and combines != "average"
+    # Several mixings over the same few links that fire are not several draws of them.
+    if not pairs and (coins is None or (found.times != 1 and not _all(coins))):
         return found
     try:
         if coins is not None:
-            per_round, worst = pull_rate(links, coins)
+            per_talk, worst = pull_rate(links, coins)
         else:
             weights = links.a if combines == "pull" else np.full(len(links), 0.5)
-            per_round, worst = _one_edge(links, weights)
+            per_talk, worst = _one_edge(links, weights)
     except UnsettledError as error:
         return _skip(found, f"contraction: {error}")
-    lasting = None
     if coins is not None and rates.redraw is not None:
-        per_round = max(per_round, *_later_rates(exp, rates.redraw))  # rho tilde is the largest
-    elif coins is not None and per_round < 1 - 1e-12 and links.rows <= _LONG_RUN and not quick:
-        lasting = mixing_rate(links, coins)
-    return _per_round(exp, rates, replace(found, how="exact", worst=worst), per_round, lasting)
+        per_talk = max(per_talk, *_later_rates(exp, rates.redraw))  # rho tilde is the largest
+    root = (found.times or 1) / rates.period["peers"]
+    return replace(found, how="exact", worst=worst, per_round=per_talk**root)
 
 
-def _per_round(
-    exp: Experiment,
-    rates: ActivityRates,
-    found: Contraction,
-    per_talk: float,
-    lasting: float | None,
-) -> Contraction:
-    """Turn rates of one mixing into rates of one round."""
-    mixings, root = mixings_of(exp.algorithm), 1 / rates.period["peers"]
-    return replace(
-        found,
-        per_round=per_talk ** (root * mixings),
-        all_on=None if found.all_on is None else found.all_on**mixings,
-        lasting=None if lasting is None else lasting ** (root * mixings),
-    )
-
-
-def _between_hubs(exp: Experiment, rates: ActivityRates, drawn: float) -> Contraction:
+def _between_hubs(exp: Experiment, rates: ActivityRates, found: Contraction) -> Contraction:
+    """What is exact where workers only take over what their hubs agree on."""
     zeta = hub_modulus(*hub_matrix(exp))
-    together = rates.coins is not None and all(
-        p.min(initial=1.0) == 1 for p in rates.coins.values()
-    )
-    if not together or exp.message.fit != "whole":
-        return Contraction(None, zeta**2, None, drawn, "drawn")
-    return Contraction(zeta ** (2 / rates.period["across"]), zeta**2, None, drawn, "exact")
+    found = replace(found, all_on=zeta**2)
+    if not _steady(rates):
+        return found
+    return replace(found, how="exact", per_round=zeta ** (2 / rates.period["across"]))
+
+
+def _steady(rates: ActivityRates) -> bool:
+    """Whether the same links fire in every period."""
+    return rates.coins is not None and rates.redraw is None and all(map(_all, rates.coins.values()))
+
+
+def _all(coins: Floats) -> bool:
+    return bool(np.isin(coins, (0.0, 1.0)).all())
 
 
 def _later_rates(exp: Experiment, redraw: int) -> list[float]:
@@ -173,9 +183,9 @@ def hub_matrix(exp: Experiment) -> tuple[Floats, Floats]:
     return H, heft / heft.sum()
 
 
-def rounds_to_agree(rate: float) -> int | None:
-    """Rounds until the squared disagreement is a millionth; None if it never is."""
-    if rate >= 1 - 1e-12:
+def rounds_to_agree(rate: float | None) -> int | None:
+    """Rounds until the squared disagreement is a millionth; None if it never is, or not known."""
+    if rate is None or rate >= 1 - 1e-12:
         return None
     return 1 if rate < ENOUGH else math.ceil(math.log(ENOUGH) / math.log(rate))
 

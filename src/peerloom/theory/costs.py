@@ -11,10 +11,20 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from torch import Tensor
 
-from ..core import Codec, Draws, Part, envelope_of_rows, words
+from ..core import (
+    Codec,
+    Draws,
+    Part,
+    Placement,
+    WholeGradients,
+    envelope_of_rows,
+    own_settings,
+    words,
+)
 from ..core.messages import message_nbytes
+from ..core.wire import Lengths
 from ..experiment import Experiment
-from ..runtime import Mixing, trace
+from ..runtime import Mixing, Trace, trace
 from .activity_rates import ActivityRates
 
 __all__ = ["Costs", "costs"]
@@ -48,7 +58,7 @@ def costs(exp: Experiment, rates: ActivityRates) -> Costs:
     cost.
     """
     found, draws, network = trace(exp.algorithm), Draws(exp.seed), exp.graph
-    resources = exp.able.bind(network, draws)
+    resources, batches = exp.able.bind(network, draws), _batches(exp, found, rates)
     sent = {
         name: [mixing for mixing in found.mixings if mixing.layer == name]
         for name in network.layers
@@ -65,22 +75,46 @@ def costs(exp: Experiment, rates: ActivityRates) -> Costs:
         for name, links in network.layers.items()
     )
     return Costs(
-        gradients=float(rates.nodes.sum()) * found.gradients,
+        gradients=float(batches.sum()),
         messages=sum(float(rates.links[name].sum()) * len(sent[name]) for name in network.layers),
-        bytes=sum(float(rates.links[name].sum()) * nbytes[name] for name in network.layers),
-        processing_delay=float((rates.nodes / resources.node_probability(1)).mean())
-        * found.gradients,
+        bytes=sum(
+            float(rates.links[name] @ np.broadcast_to(nbytes[name], links.rows)[links.src])
+            for name, links in network.layers.items()
+        ),
+        processing_delay=float((batches / resources.node_probability(1)).mean()),
         transmission_delay=transmission,
     )
 
 
-def _nbytes(exp: Experiment, mixing: Mixing) -> int:
-    """Return the mean bytes of one message of a mixing."""
+def _batches(exp: Experiment, found: Trace, rates: ActivityRates) -> NDArray[np.float64]:
+    """On how many batches every client takes gradients in an average round."""
+    computing = np.full(exp.graph.clients, float(found.gradients))
+    if found.whole:
+        clients = exp.graph.clients
+        place = Placement(np.arange(clients), clients, torch.device("cpu"), exp.torch_dtype)
+        problem = exp.problem.bind(place, Draws(exp.seed))
+        if isinstance(problem, WholeGradients):  # else the run will refuse it
+            computing += found.whole * problem.batches
+    return np.asarray(rates.nodes * computing + (1 - rates.nodes) * found.idle)
+
+
+def _nbytes(exp: Experiment, mixing: Mixing) -> Lengths:
+    """Return the mean bytes of one message of a mixing: one number, or one for each row."""
     parts = tuple(
         Part(part.width.at(exp.problem.n), part.pushed, silent=part.silent) for part in mixing.parts
     )
-    lengths = [_body_nbytes(exp.message, part.width, exp.torch_dtype, exp.seed) for part in parts]
-    return int(message_nbytes(exp.message, parts, lengths))
+    if own_settings(exp.message):
+        lengths = [_own_nbytes(exp, part.width) for part in parts]
+        return message_nbytes(exp.message, parts, lengths)
+    means = [_body_nbytes(exp.message, part.width, exp.torch_dtype, exp.seed) for part in parts]
+    return message_nbytes(exp.message, parts, means)
+
+
+def _own_nbytes(exp: Experiment, n: int) -> Lengths:
+    """Return the bytes of a body of n numbers of each row, which its own settings tell."""
+    rows = torch.zeros(1, 1, dtype=exp.torch_dtype).expand(exp.graph.rows, n)
+    every = envelope_of_rows(Draws(exp.seed), 1, 1, np.arange(exp.graph.rows))
+    return exp.message.nbytes(rows, every)
 
 
 def _body_nbytes(codec: Codec, n: int, dtype: torch.dtype, seed: int) -> int:

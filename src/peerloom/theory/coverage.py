@@ -10,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .. import extensions
-from ..core import Rate
+from ..core import rates_at
 from ..experiment import Experiment
 from .activity_rates import ActivityRates
 from .constants import Constants
@@ -62,6 +64,8 @@ def cover(
     exp: Experiment, rates: ActivityRates, mixing: Contraction, constants: Constants
 ) -> Coverage:
     """Find the theorem of the rule's own paper, and check its assumptions."""
+    if mixing.how == "unknown":
+        return _none(exp, f"how fast models agree is not known: {mixing.why}")
     if constants.smoothness.value == 0:
         return _none(exp, "no loss is curved, so there is nothing to be said of steps")
     if rates.nodes.min() == 0:
@@ -85,6 +89,4 @@ def _none(exp: Experiment, why: str) -> Coverage:
 def step_of(exp: Experiment) -> float | None:
     """The largest step of any client in the first round; None where the rule has no `lr`."""
     lr: Any = getattr(exp.algorithm, "lr", None)
-    if isinstance(lr, Rate):
-        return float(lr.at(1))
-    return float(max(lr)) if isinstance(lr, tuple) else None if lr is None else float(lr)
+    return None if lr is None else float(np.max(rates_at(lr, 1)))

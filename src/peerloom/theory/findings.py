@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from ..core import Links
+from ..core import ConfigError, Draws, Links, check_links, own_settings
 from ..experiment import Experiment
 from .activity_rates import ActivityRates
 from .constants import Constants
@@ -44,6 +44,7 @@ def findings(
 ) -> tuple[Finding, ...]:
     """All findings about an experiment, the gravest first."""
     found = [
+        *_refused(exp),
         *_graph(exp, rates, shape),
         *_step(coverage),
         *_pace(exp, mixing),
@@ -52,6 +53,14 @@ def findings(
     ]
     order = ["error", "warning", "note"]
     return tuple(sorted(found, key=lambda one: order.index(one.level)))
+
+
+def _refused(exp: Experiment) -> Iterator[Finding]:
+    activity = exp.active_schedule.bind(exp.graph, Draws(exp.seed))
+    try:
+        check_links(exp.algorithm, exp.graph, activity, exp.rounds)
+    except ConfigError as error:
+        yield Finding("error", str(error))
 
 
 def _graph(exp: Experiment, rates: ActivityRates, shape: GraphFacts) -> Iterator[Finding]:
@@ -105,7 +114,7 @@ def _graph(exp: Experiment, rates: ActivityRates, shape: GraphFacts) -> Iterator
 
 
 def _messages(exp: Experiment) -> Iterator[Finding]:
-    if not exp.message.fixed_length:
+    if not exp.message.fixed_length and not own_settings(exp.message):
         yield Finding(
             "note",
             f"How long a message of {type(exp.message).__name__} is depends on its numbers. What "
@@ -154,6 +163,11 @@ def _step(coverage: Coverage) -> Iterator[Finding]:
 
 
 def _pace(exp: Experiment, mixing: Contraction) -> Iterator[Finding]:
+    if mixing.how == "unknown":
+        yield Finding(
+            "note",
+            f"How fast models agree, and what follows from it, is not known here: {mixing.why}.",
+        )
     needed = rounds_to_agree(mixing.best)
     if needed is not None and exp.rounds and needed > exp.rounds:
         yield Finding(
@@ -176,6 +190,13 @@ def _clients(exp: Experiment, rates: ActivityRates, constants: Constants) -> Ite
         )
     skip: Any = getattr(exp.algorithm, "skip", "zero")
     weighs = family_of(exp.algorithm) in ("DSpodFL", "Spod-GT", "MLL-SGD") and skip != "hold"
+    if rates.nodes_follow is not None:
+        weighs = False  # less and less, as all come to compute as often
+        yield Finding(
+            "note",
+            "Clients compute more often as the rate they follow shrinks: chances and costs are "
+            "those of the first round.",
+        )
     if weighs and d.min() > 0 and d.max() / d.min() > 1.5 and not constants.alike:
         yield Finding(
             "warning",

@@ -34,7 +34,7 @@ _WORTH = 1e-3  # of the gap to 1: less is not worth a line
 
 @dataclass(frozen=True)
 class Improvement:
-    """A change to one link, and the contraction per talking round that it would give."""
+    """A change to one link, and the contraction per mixing that it would give."""
 
     source: int
     target: int

@@ -36,7 +36,8 @@ def _told(exp: Experiment, found: Advice) -> dict[str, Any]:
     plain = found.to_dict()
     told = {
         "contraction": {
-            key: plain["contraction"][key] for key in ("per_round", "all_on", "drawn", "how")
+            key: plain["contraction"][key]
+            for key in ("per_round", "all_on", "lasting", "drawn", "how")
         },
         "rounds_to_agree": found.rounds_to_agree,
         "theorem": found.coverage.theorem,

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..core import Rule
 from ..experiment import Experiment
 
-__all__ = ["CarriesPart", "carried_share", "family_of", "mixings_of"]
+__all__ = ["CarriesPart", "carried_share", "family_of"]
+
+
+Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
 
 
 @runtime_checkable
 class CarriesPart(Protocol):
     """A message that carries some coordinates as they were sent, and says how many."""
 
-    def count(self, n: int) -> int:
-        """How many of n coordinates travel."""
+    def count(self, n: int) -> int | Ids:
+        """How many of n coordinates travel: one number, or one for each row."""
 
 
 def family_of(rule: Rule) -> str | None:
@@ -23,13 +30,8 @@ def family_of(rule: Rule) -> str | None:
     return getattr(rule, "family", None)
 
 
-def mixings_of(rule: Rule) -> int:
-    """How often a rule mixes its models in a round; once, where it does not say otherwise."""
-    return int(getattr(rule, "mixings", 1))
-
-
-def carried_share(exp: Experiment) -> float | None:
-    """The share of a row's coordinates that a message carries.
+def carried_share(exp: Experiment) -> float | Floats | None:
+    """The share of a row's coordinates that a message carries: one number, or one for each row.
 
     None where it alters them instead.
     """
