@@ -13,8 +13,10 @@ from peerloom.core import ConfigError, DataError
 from peerloom.papers.recipes import ALIASES, RECIPES, Form, outcome
 from peerloom.papers.recipes.checks import Check, Part
 from peerloom.papers.recipes.estimate import estimate
+from peerloom.papers.recipes.outcome import reasons_of
 from peerloom.papers.recipes.pictures import pictures
 from peerloom.papers.recipes.reasons import REASONS
+from peerloom.papers.recipes.recipe import first_seeds
 from peerloom.papers.reproduce import (
     estimate_command,
     list_command,
@@ -31,6 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::peerloom.errors.Caution")
 
 ALL = [(paper, figure) for paper, figures in RECIPES.items() for figure in figures]
 DSPODFL = RECIPES["dspodfl"]
+SILENT = ("fig9a", "fig9c")  # of DSpodFL
 FIGURES = [figure for figure in DSPODFL if figure.startswith("fig")]
 
 
@@ -55,7 +58,7 @@ def test_every_recipe_runs_in_its_tiny_form_and_decides_nothing(paper, figure, t
     found = outcome(paper, figure, recipe, form, runs)
     assert {verdict.answer for verdict in found.verdicts} <= {"not decided here"}
     assert len(found.verdicts) == len(recipe.checks)
-    assert bool(recipe.checks) == (figure != "fig9c"), "of which the paper claims nothing"
+    assert bool(recipe.checks) == (figure not in SILENT), "of which the paper claims nothing"
     assert "nothing about the claims" in found.said[0]
     json.dumps(found.to_dict(), allow_nan=False)
     for check in recipe.checks:  # a label that no run has would leave a check without parts
@@ -226,12 +229,31 @@ def test_seeds_points_and_settings_are_taken():
     (table,) = recipe.tables(Form(seeds=2, settings=["problem.batch=8"])).values()
     assert table["seeds"] == [42, 43]
     assert table["problem"]["batch"] == 8
-    for wrong in (0, 8):
-        with pytest.raises(ConfigError, match="1 to 7"):
-            recipe.tables(Form(seeds=wrong))
+    with pytest.raises(ConfigError, match="at least 1, found 0"):
+        recipe.tables(Form(seeds=0))
+    with pytest.raises(ConfigError, match="how many, --set seeds="):
+        recipe.tables(Form(seeds=2, settings=["seeds=[1, 2]"]))
     assert list(DSPODFL["fig3b"].tables(Form(points=["0.6"]))) == ["0.6"]
     with pytest.raises(ConfigError, match=r"no point '0\.5' of radius"):
         DSPODFL["fig3b"].tables(Form(points=["0.5"]))
+
+
+@pytest.mark.parametrize(("paper", "figure"), ALL)
+def test_seeds_go_on_beyond_those_of_the_paper(paper, figure):
+    """First the paper's own, so that more seeds are those before and others."""
+    recipe = RECIPES[paper][figure]
+    own = list(recipe.table["seeds"])
+    assert own == sorted(set(own))
+    forms = [{}, *({name: True} for name in ("fit", "compat") if getattr(recipe, name))]
+    point = [next(iter(recipe.points))] if recipe.varied else None
+    for form in forms:
+        few, all_of_them, many = (
+            next(iter(recipe.tables(Form(seeds=number, points=point, **form)).values()))["seeds"]
+            for number in (None, len(own), 50)
+        )
+        assert all_of_them == own
+        assert few == first_seeds(own, len(few)), "a smaller form has fewer or more, in that order"
+        assert many == [*own, *range(own[-1] + 1, own[-1] + 51 - len(own))]
 
 
 def test_compat_is_off_unless_asked_for():
@@ -277,20 +299,21 @@ def test_the_command_reproduces_goes_on_and_sums_up(tmp_path, capsys):
     (out / "a-0.7").mkdir()  # points that were begun, and left for later, are left out
     (out / "a-0.8/DGD-seed42").mkdir(parents=True)
     (out / "a-0.8/DGD-seed42/run.json").write_text('{"status": "running", "started": "2026-01-01"}')
-    summed = document(summary_command, [tmp_path], tmp_path / "page.md")
+    summed = document(summary_command, [tmp_path], tmp_path / "page.md", None)
     assert len(summed["verdicts"]) == len(DSPODFL["fig3d"].checks)
     for page in ("page.md", "page.html"):
         text = (tmp_path / page).read_text()
         assert text.count("not decided here") >= 2
         assert "peerloom reproduce dspodfl fig3d --tiny" in text
     (picture,) = (tmp_path / "pictures").iterdir()
-    assert f"](pictures/{picture.name})" in (tmp_path / "page.md").read_text()
+    assert "[fig3d](page/dspodfl-fig3d.md)" in (tmp_path / "page.md").read_text()
+    assert f"](../pictures/{picture.name})" in (tmp_path / "page/dspodfl-fig3d.md").read_text()
     assert picture.name == "dspodfl-fig3d-tiny-accuracy-at-the-end.svg"
     assert picture.read_text() in (tmp_path / "page.html").read_text()
     # Drawn anew from the runs, to the same bytes.
     assert picture.read_text() in (out / "outcome.html").read_text()
     with pytest.raises(DataError, match=r"no outcome\.json"):
-        summary_command([tmp_path / "nowhere"], None, False)
+        summary_command([tmp_path / "nowhere"], None, None, False)
 
 
 def test_nothing_is_written_before_all_is_known_to_be_right(tmp_path, capsys):
@@ -312,13 +335,9 @@ def test_nothing_is_written_before_all_is_known_to_be_right(tmp_path, capsys):
             [],
             False,
         )
-    with pytest.raises(ConfigError, match=r"seeds is \[42\] there and \[42, 43\] here"):
-        reproduce_command(
-            "dspodfl", "fig3d", Form(tiny=True, points=["0.5"], seeds=2), 1, out, [], False
-        )
     reproduce_command("dspodfl", "fig3d", Form(tiny=True, points=["0.6"]), 1, out, [], True)
     capsys.readouterr()
-    summary_command([out], tmp_path / "page.md", True)
+    summary_command([out], tmp_path / "page.md", None, True)
     (picture,) = (tmp_path / "pictures").iterdir()
     text = picture.read_text()
     assert "a 0.6:" in text, "the last outcome is of this point alone"
@@ -338,12 +357,14 @@ def test_the_same_figure_twice_has_its_own_pictures_and_is_counted_once(tmp_path
         form = Form(tiny=True, points=["0.5"], settings=[f"graph.radius={radius}"])
         reproduce_command("dspodfl", "fig3d", form, 1, tmp_path / name, [], True)
     capsys.readouterr()
-    summary_command([tmp_path], None, True)
-    text = (tmp_path / "reproduction.md").read_text()
-    links = re.findall(r"\]\((pictures/[^)]+)\)", text)
+    summary_command([tmp_path], None, None, True)
+    page = (tmp_path / "reproduction/dspodfl-fig3d.md").read_text()
+    links = re.findall(r"\]\(\.\./(pictures/[^)]+)\)", page)
     assert len(links) == len(set(links)) == 2
+    assert all((tmp_path / link).exists() for link in links)
+    assert "radius-0.9" in links[1], "the name says what was set by hand"
+    text = (tmp_path / "reproduction.md").read_text()
     assert "Figures and tables run: 1, 1 times one of them again in another form." in text
-    assert "Decided by one seed: 0." in text
 
 
 @pytest.mark.slow
@@ -399,7 +420,7 @@ def test_the_command_says_how_long_a_figure_would_take(capsys, tmp_path):
         )
     )
     reproduce_command("dspodfl", "fig2b", Form(tiny=True), 1, tmp_path / "out", [], True)
-    summary_command([tmp_path], None, True)
+    summary_command([tmp_path], None, None, True)
     for page in ("reproduction.md", "reproduction.html"):
         text = (tmp_path / page).read_text()
         assert "How long others take" in text
@@ -411,11 +432,12 @@ def test_both_forms_of_a_figure_have_their_place_on_the_page(tmp_path, capsys):
         reproduce_command(
             "dspodfl", "fig2b", Form(tiny=True, compat=compat), 1, tmp_path / str(compat), [], True
         )
-    summary_command([tmp_path], None, True)
+    summary_command([tmp_path], None, None, True)
     capsys.readouterr()
-    text = (tmp_path / "reproduction.md").read_text()
-    assert "## dspodfl fig2b: " in text
-    assert "## dspodfl fig2b, with what the authors' code did: " in text
+    text = (tmp_path / "reproduction/dspodfl-fig2b.md").read_text()
+    assert "# dspodfl fig2b: " in text
+    assert "## Tiny, nothing decided\n" in text
+    assert "## Tiny, nothing decided, with what the authors' code did\n" in text
     names = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert {name.replace("compat-", "") for name in names if "compat" in name} == {
         n for n in names if "compat" not in n
@@ -426,8 +448,8 @@ def test_both_forms_of_a_figure_have_their_place_on_the_page(tmp_path, capsys):
 def test_reasons_are_given_where_a_claim_fails_and_nowhere_else(bound, tmp_path):
     recipe = RECIPES["dspodfl"]["fig2b"]
     runs = carried_out(recipe, Form(tiny=True), tmp_path)
-    claim = Check("claim", "", "", lambda found: [Part("", (0.5, 0.6), "above", bound)])
+    claim = Check("claim", "", "", lambda found: [Part("", (0.5,) * 7, "above", bound)])
     (reason, *_) = REASONS["dspodfl", "fig4b"]
     found = outcome("dspodfl", "fig4b", replace(recipe, checks=(claim,)), Form(), runs)
-    assert (f"Why claims fail: {reason}" in found.said) == (bound > 1)
+    assert (reason in reasons_of(found.to_dict())) == (bound > 1)
     assert all(figure in RECIPES[paper] for paper, figure in REASONS)

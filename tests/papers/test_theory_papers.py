@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -134,11 +135,12 @@ def test_proposition_410_is_not_valid():
         ({"mu": 0.1, "d_min": 1.0}, 0.0785674, 1.0517),
     ):
         s = dspodfl_setting(**changes)
-        step = dspodfl.convex_step(s, c=3)
+        step = dspodfl.convex_step(s)
         if bound:
             assert step.printed == pytest.approx(bound, abs=1e-7)
         assert dspodfl.rho_phi(s, 0.99 * step.printed, c=3) == pytest.approx(radius, abs=1e-4)
-    none = dspodfl.convex_step(dspodfl_setting(mu=0.1, d_min=0.9), c=3)
+    assert dspodfl.alpha_max(dspodfl_setting(mu=0.1, d_min=0.9), c=3) is None
+    none = dspodfl.convex_step(dspodfl_setting(mu=0.1, d_min=0.9))
     assert none.truth is None
     assert not none.holds
 
@@ -228,6 +230,10 @@ def test_the_nonconvex_case():
         math.sqrt(0.75 * 0.5) * math.sqrt(left) * 0.5 / (8 * math.sqrt(2) * 0.5 * root),
     )
     assert step.printed == pytest.approx(by_hand)
+    # The weights as derived leave less than the printed ones.
+    assert nonconvex.nonconvex_gap(s, 0.5 * by_hand).best < (
+        nonconvex.nonconvex_gap(s, 0.5 * by_hand).printed
+    )
     assert not nonconvex.nonconvex_step(dspodfl_setting(zeta=2, d_min=0.5)).holds
     long, short = (nonconvex.nonconvex_bound(s, 0.5 * by_hand, k, drop=3.0) for k in (10**9, 10))
     assert long.printed < short.printed
@@ -245,7 +251,9 @@ def test_the_nonconvex_case():
 def test_diminishing_steps():
     s = dspodfl_setting(mu=0.5, d_min=0.99)
     bound = nonconvex.diminishing_bound(s, 0.01, 4.0, 1000, drop=1.0)
-    assert bound.truth == pytest.approx(bound.printed / 4)
+    even = nonconvex.diminishing_bound(replace(s, d_max=0.99), 0.01, 4.0, 1000, drop=1.0)
+    assert even.truth == pytest.approx(even.printed / 4)
+    assert bound.truth > bound.printed / 4  # E-D6: the paper takes the ablest client
     assert nonconvex.diminishing_bound(s, 0.01, 4.0, 100_000, drop=1.0).printed < bound.printed
     assert nonconvex.diminishing_step(s, 0.001).printed < 0.5 / 8
     small = nonconvex.diminishing_convex_step(s, 0.01)
@@ -379,7 +387,8 @@ def test_proposition_48_quotes_its_own_number():
         assert eta >= 1 / (16 * math.sqrt(5) * L)
 
 
-def test_proposition_48_keeps_the_printed_recursion_below_one():
+def test_proposition_48_as_proved_keeps_the_printed_recursion_below_one():
+    """With the second entry as a factor, as in eqs. (80) to (82) (E-S11)."""
     rng, used = np.random.default_rng(0), 0
     while used < 300:
         m = int(rng.integers(2, 7))
@@ -398,16 +407,24 @@ def test_proposition_48_keeps_the_printed_recursion_below_one():
             m, p=rng.uniform(0.2, 1), L=10 ** rng.uniform(-1, 1), e=rng.uniform(0, 1),
             sigma1=rng.uniform(0, 1), delta1=rng.uniform(0, 2),
         )  # fmt: skip
-        bound = recursion.step_bound(net, who)
-        k = recursion.kappas(net, who)
-        assert recursion.rho_psi(net, k, 0.99 * bound.printed) < 1
-        assert bound.truth >= 0.99 * bound.printed
+        k, (A, B) = recursion.kappas(net, who), net.rho_tilde
+        left, right = (1 - A) / math.sqrt(1 + A), (1 - B) / math.sqrt(1 + B)
+        first = left * right / math.sqrt(2 * k.k4 + m * k.k5 * net.rho_zero[0])
+        proved = min(
+            first / (8 * math.sqrt(m + 1)),
+            math.sqrt((1 - A) / k.k5) / 2,
+            right / math.sqrt(k.k5) / (4 * math.sqrt(m * (m + 1))),
+        ) / math.sqrt(k.k3)
+        assert recursion.rho_psi(net, k, 0.99 * proved) < 1
+        found = recursion.step_bound(net, who)
+        assert found.truth >= 0.99 * proved
+        assert recursion.rho_psi(net, k, 1.01 * found.truth) >= 1
 
 
 def test_proposition_49_and_the_final_bound():
     net = Mixing(graphs.directed_ring(3).peers, np.full(3, 1 - 1e-9))
     who = recursion.Clients.equal(3, p=1.0, L=1.0, e=1 / 16, sigma0=1.0, sigma1=0.1, delta1=1.0)
-    eta = np.full(3, 0.5 * recursion.step_bound(net, who).printed)
+    eta = np.full(3, 0.1 * recursion.step_bound(net, who).truth)
     found = recursion.participation(net, who, eta, np.full(3, 1000.0))
     assert found["compute"].printed < 1
     assert found["compute"].holds
@@ -466,18 +483,22 @@ def workers(p, **changes):
 
 
 def test_condition_12():
-    assert mll_sgd.step(workers(1.0)).printed == pytest.approx(0.00635857, abs=1e-8)
-    assert mll_sgd.step(workers(0.6)).printed == pytest.approx(0.00126842, abs=1e-8)
+    for p, with_the_proofs_gamma in ((1.0, 0.00635857), (0.6, 0.00126842)):
+        found = mll_sgd.step(workers(p))
+        left, linear = 4 * p - p**2 - 2, 0.01 * p - 0.01 * p**2 + p**2
+        for value, factor, gamma in (
+            (with_the_proofs_gamma, 8, 3),
+            (found.printed, 8, 2),
+            (found.truth, 4 * (2 - p), 3),
+        ):
+            over = left - value * linear - factor * value**2 * 32**2 * gamma
+            assert over == pytest.approx(0, abs=1e-6)
     for p in (0.55, 0.5, 0.1, 2 - math.sqrt(2)):
         assert mll_sgd.step(workers(p)).printed is None
-    # E-M9, beta <= 1.
-    assert (
-        mll_sgd.step(workers(1.0, beta=0.0)).truth >= mll_sgd.step(workers(1.0, beta=0.0)).printed
-    )
+    # E-M9: the proof's factor is larger than the printed 8 only where p (beta - 1) > 0.
     assert mll_sgd.step(workers(1.0, beta=3.0)).truth < mll_sgd.step(workers(1.0, beta=3.0)).printed
-    eta, s = mll_sgd.step(workers(0.8)).printed, workers(0.8)
-    right = eta * (0.01 * 0.8 - 0.01 * 0.64 + 0.64) + 8 * eta**2 * 32**2 * 3
-    assert right == pytest.approx(4 * 0.8 - 0.64 - 2)
+    s = workers(0.8)
+    eta = mll_sgd.step(s).truth
     assert mll_sgd.gap(s, eta / 2).holds
     assert not mll_sgd.gap(s, 2 * eta).holds
 

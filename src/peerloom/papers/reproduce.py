@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,26 +16,30 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ..cli.console import err, show
-from ..cli.points import EXPERIMENT, check_same_or_new, run_points
-from ..core import ConfigError, nearest
+from ..cli.points import EXPERIMENT, check_same_or_new, run_points, write_reports
+from ..core import ConfigError, DataError, nearest
 from ..reports.export import PICTURES, export
 from ..reports.picture import Picture
 from ..reports.wording import span
 from .recipes import ALIASES, RECIPES, Form, Recipe, outcome
 from .recipes.estimate import estimate
-from .recipes.page import to_html
-from .recipes.pictures import pictures
-from .recipes.recorded import place_of, recorded
-from .recipes.summary import (
+from .recipes.kept import (
     ESTIMATE,
     FILE,
     find_estimates,
     find_outcomes,
-    not_run,
-    numbers_table,
-    to_markdown,
-    verdict_rows,
+    keep,
+    named,
+    read_again,
 )
+from .recipes.markdown import to_markdown
+from .recipes.outcome import reasons_of
+from .recipes.page import to_html
+from .recipes.pictures import pictures
+from .recipes.recorded import place_of, recorded
+from .recipes.same_runs import fingerprint
+from .recipes.summary import not_run, notes, numbers_table, summary_rows
+from .until_decided import Budget, run_until_decided
 
 __all__ = ["estimate_command", "list_command", "reproduce_command", "summary_command"]
 
@@ -84,8 +87,12 @@ def reproduce_command(
     out_dir: Path | None,
     formats: list[str],
     as_json: bool,
+    budget: Budget | None = None,
 ) -> None:
-    """Run every point of a figure, then hold its claims to what came of it and draw it."""
+    """Run every point of a figure, then hold its claims to what came of it and draw it.
+
+    With a budget, seeds are added until the claims are decided.
+    """
     asked, (recipe, figure) = figure, _find(paper, figure)
     if asked != figure:
         err.print(f"{asked} is drawn from the runs of {figure}.", highlight=False)
@@ -100,14 +107,25 @@ def reproduce_command(
     ]
     # points of one folder agree in all the rest
     for name, table in recipe.tables(replace(form, points=others)).items():
-        check_same_or_new(places[name], table)
-    runs, failures = run_points(tables, places, jobs, again="give the same command again")
-    document = outcome(paper, figure, recipe, form, runs).to_dict()
-    document |= {"command": _command(paper, figure, form), "folder": str(out), "ran": list(runs)}
+        check_same_or_new(places[name], table, seeds=False)
+    why = ""
+    if budget is None:
+        runs, failures = run_points(tables, places, jobs, again="give the same command again")
+    else:
+        reached = run_until_decided(recipe, form, places, jobs, budget)
+        runs, failures, tables, why = reached.runs, reached.failures, reached.tables, reached.why
+    write_reports(runs, places, tables)
+    document = outcome(paper, figure, recipe, form, runs, why).to_dict()
+    document |= {
+        "reasons": reasons_of(document),
+        "command": _command(paper, figure, form, budget),
+        "ran": {point: fingerprint(tables[point]) for point in runs},
+    }
     (out / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     drawn = pictures(recipe, runs, whole=document["form"] == "paper")
+    (document,) = named([document | {"folder": str(out)}])
     (out / FILE).with_suffix(".html").write_text(
-        to_html([document], {str(out): drawn}), encoding="utf-8"
+        to_html([document], {document["name"]: drawn}), encoding="utf-8"
     )
     document["pictures"] = [str(path) for path in export(drawn, out / PICTURES, formats)]
     show(document, _rendered(document, out), as_json)
@@ -152,56 +170,60 @@ def estimate_command(paper: str, figure: str, form: Form, out: Path | None, as_j
     show(document, Group(table, Text(line)), as_json)
 
 
-def summary_command(places: list[Path], output: Path | None, as_json: bool) -> None:
-    """Collect the verdicts below these folders into one page, in Markdown and in HTML.
+def summary_command(
+    places: list[Path], output: Path | None, folder: Path | None, as_json: bool
+) -> None:
+    """Collect the verdicts below these folders into pages, in Markdown and in HTML.
 
-    Its pictures are drawn anew from the runs, into a folder beside it.
+    Pictures are drawn anew from the runs, into a folder beside the page; of outcomes that were kept
+    without runs they lie there already. With `folder` all outcomes are kept there, and what was
+    kept there before is on the page, too.
     """
-    found = find_outcomes(places)
-    page = output or places[0] / "reproduction.md"
+    kept = [folder] if folder is not None and folder.is_dir() else []
+    found, estimates = find_outcomes([*places, *kept]), find_estimates([*places, *kept])
+    page = (output or places[0] / "reproduction.md").with_suffix("")
     page.parent.mkdir(parents=True, exist_ok=True)
-    drawn: dict[str, list[Picture]] = {}
-    files: dict[str, list[tuple[str, Picture]]] = {}
-    names = Counter[str]()
+    drawn = {one["name"]: _drawn(one) for one in found if not one["kept"]}
     for one in found:
-        drawn[one["folder"]] = _drawn(one)
-        prefix = _prefix(one)
-        names[prefix] += 1
-        # the same figure again, with other settings
-        prefix += f"{names[prefix]}-" if names[prefix] > 1 else ""
-        paths = export(drawn[one["folder"]], page.parent / PICTURES, ["svg"], prefix)
-        addresses = [f"{PICTURES}/{path.name}" for path in paths]
-        files[one["folder"]] = list(zip(addresses, drawn[one["folder"]], strict=True))
-    estimates, missing = find_estimates(places), not_run(found, RECIPES)
-    page.with_suffix(".md").write_text(
-        to_markdown(found, files, estimates, missing), encoding="utf-8"
-    )
-    page.with_suffix(".html").write_text(
-        to_html(found, drawn, estimates, missing), encoding="utf-8"
-    )
-    verdicts = [
-        {
-            "paper": one["paper"],
-            "figure": one["figure"],
-            "form": one["form"],
-            "compat": bool(one.get("compat")),
-        }
-        | verdict
-        for one in found
-        for verdict in one["verdicts"]
-    ]
-    table = Table("figure", "claim", "verdict", "measured", "form")
-    for paper, figure, claim, answer, measured, _, form in verdict_rows(found):
-        table.add_row(
-            f"{paper} {figure}", claim, f"[{_INK[answer]}]{answer}[/]", Text(measured), form
-        )
-    show({"page": str(page.with_suffix(".md")), "verdicts": verdicts}, table, as_json)
+        if not one["kept"]:
+            some = drawn[one["name"]]
+            files = export(some, page.parent / PICTURES, ["svg"], f"{one['name']}-")
+            one["pictures"] = [
+                {"file": f"{PICTURES}/{file.name}", "title": each.title, "about": each.about}
+                for file, each in zip(files, some, strict=True)
+            ]
+    if folder is not None:
+        keep(found, estimates, folder)
+    found = [_as_now(one) for one in found]
+    missing = not_run(found, RECIPES)
+    for name, text in to_markdown(found, page.name, estimates, missing).items():
+        (page.parent / name).parent.mkdir(exist_ok=True)
+        (page.parent / name).write_text(text, encoding="utf-8")
+    html = page.with_suffix(".html")
+    html.write_text(to_html(found, drawn, estimates, missing), encoding="utf-8")
+    document = {
+        "page": f"{page}.md",
+        "verdicts": [
+            {key: one[key] for key in ("paper", "figure", "form", "compat")} | verdict
+            for one in found
+            for verdict in one["verdicts"]
+        ],
+    }
+    table = Table("paper", "figure", "claim", "verdict", "interval", "seeds", "form")
+    for one in found:
+        for row in summary_rows([one]):
+            figure, claim, _, answer, *rest, _ = row
+            answer = f"[{_INK[answer]}]{answer}[/]"
+            table.add_row(one["paper"], figure, claim, answer, *map(Text, rest))
+    show(document, table, as_json)
     if not as_json:
-        err.print(
-            f"Pages: {page.with_suffix('.md')} and {page.with_suffix('.html')}",
-            highlight=False,
-            markup=False,
-        )
+        err.print(f"Pages: {page}.md and {html}", highlight=False, markup=False)
+
+
+def _as_now(one: dict[str, Any]) -> dict[str, Any]:
+    """An outcome as its recipe has it now."""
+    again = read_again(one, _recipe_of(one))
+    return again | {"reasons": reasons_of(again)}
 
 
 def _paper(name: str) -> dict[str, Recipe]:
@@ -223,25 +245,29 @@ def _find(paper: str, figure: str) -> tuple[Recipe, str]:
     return figures[figure], figure
 
 
+def _recipe_of(one: dict[str, Any]) -> Recipe:
+    recipe = RECIPES.get(one["paper"], {}).get(one["figure"])
+    if recipe is None:
+        raise DataError(
+            f"{one['folder']} has an outcome of {one['paper']} {one['figure']}, of which there is "
+            "no recipe. Remove it."
+        )
+    return recipe
+
+
 def _drawn(one: dict[str, Any]) -> list[Picture]:
     """The pictures of an outcome, from the runs beside it; none where those are gone."""
-    recipe = RECIPES.get(one["paper"], {}).get(one["figure"])
-    runs = recorded(Path(one["folder"]), recipe, one.get("ran")) if recipe is not None else {}
-    return (
-        pictures(recipe, runs, whole=one["form"] == "paper") if recipe is not None and runs else []
-    )
+    recipe = _recipe_of(one)
+    runs = recorded(Path(one["folder"]), recipe, one["ran"])
+    return pictures(recipe, runs, whole=one["form"] == "paper") if runs else []
 
 
-def _prefix(one: dict[str, Any]) -> str:
-    """How the names of its pictures begin: two forms of a figure may be on one page."""
-    form = "" if one["form"] == "paper" else f"{one['form']}-"
-    return f"{one['paper']}-{one['figure']}-{form}{'compat-' if one.get('compat') else ''}"
-
-
-def _command(paper: str, figure: str, form: Form) -> str:
+def _command(paper: str, figure: str, form: Form, budget: Budget | None = None) -> str:
     words = ["peerloom", "reproduce", paper, figure]
     words += [f"--{word}" for word in ("tiny", "fit", "compat") if getattr(form, word)]
     words += ["--seeds", str(form.seeds)] if form.seeds is not None else []
+    words += ["--until-decided"] if budget is not None else []
+    words += ["--budget", f"{budget.minutes:g}"] if budget is not None and budget.minutes else []
     words += [word for point in form.points or () for word in ("--point", point)]
     words += [word for setting in form.settings for word in ("--set", setting)]
     return shlex.join(words)
@@ -258,7 +284,7 @@ def _rendered(document: dict[str, Any], out: Path) -> Group:
     for v in document["verdicts"]:
         verdicts.add_row(v["claim"], f"[{_INK[v['answer']]}]{v['answer']}[/]", Text(v["measured"]))
     lines = [
-        *document["said"],
+        *notes(document),
         f"Page: {(out / FILE).with_suffix('.html')}. Runs, and pages of their curves: below {out}",
     ]
     lines += (

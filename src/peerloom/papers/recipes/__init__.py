@@ -7,6 +7,7 @@ from .checks import Check, Part, Verdict
 from .depositum import DEPOSITUM
 from .depositum_table import TABLE3
 from .dspodfl import DSPODFL
+from .dspodfl_appendix import DSPODFL_APPENDIX
 from .dspodfl_tables import DSPODFL_TABLES
 from .mll_sgd import MLL_ALIASES, MLL_SGD
 from .outcome import Outcome, outcome
@@ -30,7 +31,7 @@ __all__ = [
 
 # By paper, and figure or table.
 RECIPES: dict[str, dict[str, Recipe]] = {
-    "dspodfl": DSPODFL | DSPODFL_TABLES,
+    "dspodfl": DSPODFL | DSPODFL_APPENDIX | DSPODFL_TABLES,
     "spod-gt": SPOD_GT,
     "mll-sgd": MLL_SGD,
     "depositum": DEPOSITUM | {"table3": TABLE3},

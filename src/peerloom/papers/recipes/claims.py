@@ -1,24 +1,48 @@
-"""The kinds of claims that papers make, as checks."""
+"""The kinds of claims that papers make, as checks.
+
+A part of which something was not run measures nothing, and keeps its claim from holding: what is
+said of every point is not known from some of them.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import TypedDict, Unpack
 
-from ...sweeps.readings import Found, Reading, middle
-from .checks import Check, Part, Relation, Unit, difference
+from ...sweeps.readings import Found, Reading
+from .checks import Check, Part, Relation, Unit, leads
 
-__all__ = ["across", "ahead", "best_point", "close", "grows", "order", "printed", "steady"]
+__all__ = [
+    "Source",
+    "across",
+    "ahead",
+    "best_point",
+    "by_seed",
+    "close",
+    "grows",
+    "limit_in_words",
+    "order",
+    "printed",
+    "steady",
+    "unit_of",
+]
 
-Pick = Callable[[Found], Sequence[str]]
+
+class Source(TypedDict, total=False):
+    """The paper's own words for a claim, and where they stand."""
+
+    words: str
+    place: str
 
 
-def _unit(reading: Reading) -> Unit:
+def unit_of(reading: Reading) -> Unit:
+    """The unit in which differences of a reading are written."""
     return "points" if reading.share else ""
 
 
-def _limit(value: float, unit: Unit) -> str:
+def limit_in_words(value: float, unit: Unit) -> str:
     """A limit as its measurements are written."""
     return f"{100 * value:g} points" if unit == "points" else f"{value:g}"
 
@@ -32,6 +56,7 @@ def ahead(
     over: Sequence[str] | None = None,
     by: float = 0.0,
     only: Sequence[str] | None = None,
+    **source: Unpack[Source],
 ) -> Check:
     """The best of ours beats all others, or those `over`, by more than `by`.
 
@@ -41,86 +66,77 @@ def ahead(
 
     def parts(found: Found) -> list[Part]:
         made = []
-        for point in found.points:
-            if only is not None and point not in only:
-                continue
+        for point in found.planned if only is None else only:
             rivals = [label for label in (over or found.labels(point)) if label not in mine]
-            each = [
-                difference(found, point, label, rivals, reading)
-                for label in mine
-                if label in found.labels(point)
-            ]
-            values = tuple(max(some) for some in zip(*each, strict=True)) if each else ()
-            made.append(Part(point, values, "above", by, reading.least))
+            each = [leads(found, point, label, rivals, reading) for label in mine]
+            made.append(Part(point, by_seed(max, each), "above", by))
         return made
 
     what = (
         f"{' or '.join(mine)} against {' and '.join(over) if over else 'the best other'}, "
         f"{reading.words}"
     )
-    return Check(
-        name,
-        claim,
-        f"{what}, more than {_limit(by, _unit(reading))}" if by else what,
-        parts,
-        _unit(reading),
-    )
+    unit = unit_of(reading)
+    more = f", more than {limit_in_words(by, unit)}" if by else ""
+    return Check(name, claim, what + more, parts, unit, **source)
 
 
-def order(labels: Sequence[str], reading: Reading, claim: str, *, name: str = "order") -> Check:
+def order(
+    labels: Sequence[str],
+    reading: Reading,
+    claim: str,
+    *,
+    name: str = "order",
+    **source: Unpack[Source],
+) -> Check:
     """From the first to the last, each is better than the next."""
 
     def parts(found: Found) -> list[Part]:
         return [
             Part(
                 f"{point} {first} over {second}".strip(),
-                difference(found, point, first, [second], reading),
+                tuple(leads(found, point, first, [second], reading).values()),
                 "above",
                 0.0,
-                reading.least,
             )
-            for point in found.points
+            for point in found.planned
             for first, second in pairwise(labels)
-            if {first, second} <= set(found.labels(point))
         ]
 
-    return Check(name, claim, f"each over the next, {reading.words}", parts, _unit(reading))
+    what = f"each over the next, {reading.words}"
+    return Check(name, claim, what, parts, unit_of(reading), **source)
 
 
 def close(
-    labels: Sequence[str], reading: Reading, within: float, claim: str, *, name: str = "close"
+    labels: Sequence[str],
+    reading: Reading,
+    within: float,
+    claim: str,
+    *,
+    name: str = "close",
+    **source: Unpack[Source],
 ) -> Check:
     """All of them lie within a share `within` of the largest (for accuracies: within so much)."""
 
+    def span(some: Sequence[float]) -> float:
+        apart = max(some) - min(some)
+        return apart if reading.share or math.isinf(apart) else apart / max(map(abs, some))
+
     def parts(found: Found) -> list[Part]:
-        made = []
-        for point in found.points:
-            table = [
-                found.values(point, label, reading)
-                for label in labels
-                if label in found.labels(point)
-            ]
-            seeds = [
-                seed
-                for seed in (table[0] if table else {})
-                if all(seed in values for values in table)
-            ]
-            spans = []
-            for seed in seeds:
-                some = [values[seed] for values in table]
-                span = max(some) - min(some)
-                spans.append(span if reading.share else span / max(abs(value) for value in some))
-            made.append(Part(point, tuple(spans), "below", within))
-        return made
+        return [
+            Part(
+                point,
+                by_seed(span, [found.values(point, label, reading) for label in labels]),
+                "below",
+                within,
+            )
+            for point in found.planned
+        ]
 
     kind = "largest difference" if reading.share else "largest difference, as a share"
-    return Check(
-        name,
-        claim,
-        f"{kind}, {reading.words}, at most {_limit(within, _unit(reading))}",
-        parts,
-        _unit(reading),
-    )
+    unit = unit_of(reading)
+    what = f"{kind}, {reading.words}, at most {limit_in_words(within, unit)}"
+    return Check(name, claim, what, parts, unit, **source)
 
 
 def grows(
@@ -131,34 +147,26 @@ def grows(
     claim: str,
     *,
     name: str = "margin grows",
+    **source: Unpack[Source],
 ) -> Check:
     """The lead of ours over the best other grows from one set of points to another.
 
     It is larger at the points `large` than at the points `small`, in the means of both.
     """
 
-    def parts(found: Found) -> list[Part]:
-        def lead(points: Sequence[str]) -> list[tuple[float, ...]]:
-            of = {
-                point: [label for label in found.labels(point) if label != ours] for point in points
-            }
-            return [
-                difference(found, point, ours, others, reading)
-                for point, others in of.items()
-                if others
-            ]
+    def gain(some: Sequence[float]) -> float:
+        less, more = some[: len(small)], some[len(small) :]
+        return sum(more) / len(more) - sum(less) / len(less)
 
-        less, more = lead(small), lead(large)
-        if len(less) < len(small) or len(more) < len(large):
-            return [Part("", (), "above", 0.0)]
-        gains = [
-            sum(some[k] for some in more) / len(more) - sum(some[k] for some in less) / len(less)
-            for k in range(min(len(some) for some in [*less, *more]))
+    def parts(found: Found) -> list[Part]:
+        lead = [
+            leads(found, point, ours, [la for la in found.labels(point) if la != ours], reading)
+            for point in [*small, *large]
         ]
-        return [Part("", tuple(gains), "above", 0.0)]
+        return [Part("", by_seed(gain, lead), "above", 0.0)]
 
     what = f"lead of {ours} at {', '.join(large)} less that at {', '.join(small)}, {reading.words}"
-    return Check(name, claim, what, parts, _unit(reading))
+    return Check(name, claim, what, parts, unit_of(reading), **source)
 
 
 def across(
@@ -170,86 +178,92 @@ def across(
     claim: str,
     *,
     name: str,
+    **source: Unpack[Source],
 ) -> Check:
     """For pairs of points, an algorithm's ratio of the first to the second has a limit."""
 
+    def ratio(both: Sequence[float]) -> float:
+        a, b = both
+        if math.isinf(b):  # the second diverged, or never got there
+            return math.nan if math.isinf(a) else math.inf if reading.higher else 0.0
+        return a / b if b else math.nan
+
     def parts(found: Found) -> list[Part]:
-        made = []
-        for first, second in pairs:
-            a, b = found.values(first, label, reading), found.values(second, label, reading)
-            if a and b:
-                made.append(
-                    Part(
-                        f"{first} over {second}",
-                        tuple(_ratio(a[s], b[s]) for s in a if s in b),
-                        relation,
-                        limit,
-                    )
-                )
-        return made
+        return [
+            Part(
+                f"{first} over {second}",
+                by_seed(ratio, [found.values(point, label, reading) for point in (first, second)]),
+                relation,
+                limit,
+            )
+            for first, second in pairs
+        ]
 
-    return Check(name, claim, f"ratio of {reading.words}, {relation} {limit:g}", parts)
-
-
-def _ratio(a: float, b: float) -> float:
-    return a / b if math.isfinite(b) and b else math.nan
+    what = f"ratio of {reading.words}, {relation} {limit:g}"
+    return Check(name, claim, what, parts, **source)
 
 
 def best_point(
-    ours: str, reading: Reading, point: str, claim: str, *, name: str = "best value"
+    ours: str,
+    reading: Reading,
+    point: str,
+    claim: str,
+    *,
+    name: str = "best value",
+    **source: Unpack[Source],
 ) -> Check:
     """For ours, one point is better than each other one."""
+    sign = 1 if reading.higher else -1
+
+    def lead(both: Sequence[float]) -> float:
+        here, there = both
+        return sign * (here - there)
 
     def parts(found: Found) -> list[Part]:
-        sign = 1 if reading.higher else -1
-        here = found.values(point, ours, reading)
-        made = []
-        for other in found.points:
-            if other != point:
-                there = found.values(other, ours, reading)
-                values = tuple(
-                    sign * (here[seed] - there[seed]) if seed in there else math.nan
-                    for seed in here
-                )
-                made.append(Part(f"against {other}", values, "above", 0.0))
-        return made
-
-    return Check(
-        name,
-        claim,
-        f"{ours} at {point} against other values, {reading.words}",
-        parts,
-        _unit(reading),
-    )
-
-
-def steady(ours: str, reading: Reading, claim: str, *, name: str = "robust") -> Check:
-    """From point to point ours changes less than any other."""
-
-    def parts(found: Found) -> list[Part]:
-        def span(label: str, seed: str) -> float:
-            some = [
-                of[seed]
-                for point in found.points
-                if seed in (of := found.values(point, label, reading))
-            ]
-            return max(some) - min(some) if some and all(map(math.isfinite, some)) else math.inf
-
-        labels = found.labels(found.points[0]) if found.points else []
-        seeds = found.values(found.points[0], ours, reading) if ours in labels else {}
-        lead = [
-            min(span(label, seed) for label in labels if label != ours) - span(ours, seed)
-            for seed in seeds
+        return [
+            Part(
+                f"against {other}",
+                by_seed(lead, [found.values(each, ours, reading) for each in (point, other)]),
+                "above",
+                0.0,
+            )
+            for other in found.planned
+            if other != point
         ]
-        return [Part("", tuple(lead), "above", 0.0)]
 
-    return Check(
-        name,
-        claim,
-        f"least range of another over the points less that of {ours}, {reading.words}",
-        parts,
-        _unit(reading),
-    )
+    what = f"{ours} at {point} against other values, {reading.words}"
+    return Check(name, claim, what, parts, unit_of(reading), **source)
+
+
+def steady(
+    ours: str,
+    reading: Reading,
+    claim: str,
+    *,
+    name: str = "robust",
+    **source: Unpack[Source],
+) -> Check:
+    """From point to point ours changes less than any other: over two points at least."""
+
+    def span(some: Sequence[float]) -> float:
+        return math.inf if any(map(math.isinf, some)) else max(some) - min(some)
+
+    def lead(spans: Sequence[float]) -> float:
+        return min(spans[1:]) - spans[0]  # NaN where no algorithm arrives at all points
+
+    def parts(found: Found) -> list[Part]:
+        points = found.planned
+        labels = sorted(found.algorithms, key=lambda label: label != ours)
+        if len(points) < 2 or len(labels) < 2 or labels[0] != ours:
+            return [Part("", (), "above", 0.0)]
+        spans = [
+            _keyed(span, [found.values(point, label, reading) for point in points])
+            for label in labels
+        ]
+        return [Part("", by_seed(lead, spans), "above", 0.0)]
+
+    what = f"least range of another over the points less that of {ours}, {reading.words}"
+    return Check(name, claim, what, parts, unit_of(reading), **source)
 
 
 def printed(
@@ -259,34 +273,52 @@ def printed(
     *,
     ratio: bool = False,
     name: str = "numbers",
+    **source: Unpack[Source],
 ) -> Check:
-    """Every printed number is met to `within`.
+    """Every printed number is met to `within` by the median over seeds.
 
     With `ratio`, to a factor of 1 + within either way (for delays).
     """
 
-    def distance(value: float, target: float) -> float:
-        if not ratio:
-            return abs(value - target)
-        return math.inf if not 0 < value < math.inf else max(value / target, target / value) - 1
-
     def parts(found: Found) -> list[Part]:
         made = []
         for (point, label, reading), target in numbers.items():
-            if label not in found.labels(point):
-                continue
-            # the paper prints one number over its seeds
-            value = middle(list(found.values(point, label, reading).values()))
-            part = Part(
-                f"{point} {label}, {reading.words} (paper {target:g})".strip(),
-                (distance(value, target),),
-                "below",
-                within,
+            values = tuple(found.values(point, label, reading).values())
+            low, high = (
+                (target / (1 + within), target * (1 + within))
+                if ratio
+                else (target - within, target + within)
             )
-            made.append(part if not math.isnan(value) else Part(part.where, (), "below", within))
+            where = f"{point} {label}, {reading.words} (paper {target:g})".strip()
+            made.append(Part(where, values, "between", high, low))
         return made
 
-    what = "factor beyond 1 to the paper's number" if ratio else "distance to the paper's number"
-    accuracies = all(reading.share for _, _, reading in numbers)
-    unit: Unit = "points" if accuracies and not ratio else ""
-    return Check(name, claim, f"{what}, at most {_limit(within, unit)}", parts, unit, exact=True)
+    share = all(reading.share for _, _, reading in numbers) and not ratio
+    near = (
+        f"within a factor of {1 + within:g}"
+        if ratio
+        else limit_in_words(within, "points" if share else "")
+    )
+    what = f"the paper's number, {near if ratio else f'to {near}'}"
+    return Check(name, claim, what, parts, "share" if share else "", exact=True, **source)
+
+
+Function = Callable[[Sequence[float]], float]
+
+
+def _keyed(function: Function, tables: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """A function of what several measurements gave, for every seed that all of them have.
+
+    NaN where one of them says nothing.
+    """
+    made = {}
+    for seed in tables[0]:
+        if all(seed in table for table in tables):
+            some = [table[seed] for table in tables]
+            made[seed] = math.nan if any(map(math.isnan, some)) else function(some)
+    return made
+
+
+def by_seed(function: Function, tables: Sequence[Mapping[str, float]]) -> tuple[float, ...]:
+    """The same, without the names of seeds."""
+    return tuple(_keyed(function, tables).values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from ...core import Draws
 from ...runs import Run, RunFolder
 from ...sweeps.readings import Found
+from . import depositum_words as words
 from .checks import Check, Part
 from .depositum_settings import rule, table
 from .recipe import Recipe
@@ -22,13 +25,19 @@ def holdings() -> Recipe:
         "How Dirichlet deals classes to ten clients",
         (
             Check(
-                "shares", "The shares of a class add up to 1", "distance of the sum from 1", _sums
+                "shares",
+                "The shares of a class add up to 1",
+                "distance of the sum from 1",
+                _sums,
+                certain=True,
+                **words.SHARES,
             ),
             Check(
                 "uneven",
                 "A smaller theta deals more unevenly",
                 "mean largest share, theta 0.1 less theta 1",
                 _uneven,
+                **words.UNEVEN,
             ),
         ),
         table([rule("Depositum")], 10, {"name": "Dirichlet", "theta": 1.0}, 10) | {"rounds": 0},
@@ -43,7 +52,12 @@ def holdings() -> Recipe:
 
 def _dealt(run: Run) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The share of each class that each client holds [classes, clients], as the run dealt it."""
-    exp = RunFolder(run.path).experiment()
+    return _dealt_at(run.path)
+
+
+@cache  # the data are read for it, and what is seen is asked for several times
+def _dealt_at(path: Path) -> np.ndarray[Any, np.dtype[np.float64]]:
+    exp = RunFolder(path).experiment()
     labels = exp.problem.data.y  # type: ignore[attr-defined]
     parts = exp.problem.partition.deal(labels, exp.graph.clients, Draws(exp.seed))  # type: ignore[attr-defined]
     counts = np.stack(

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from . import mll_sgd_words as words
 from .claims import ahead, close, order
+from .claims_curves import beats, nearer
 from .mll_sgd_settings import (
     ACCURACIES,
     ACCURACY,
@@ -49,24 +51,37 @@ def _hierarchy(task: Task, numbers: Sequence[float]) -> Recipe:
         {"name": "MLLSGD", "label": "MLL-SGD, tau 8, q 4", "schedule": periods(8, 4)},
         {"name": "MLLSGD", "label": "MLL-SGD, tau 4, q 8", "schedule": periods(4, 8)},
     ]
-    ranked = ["DistributedSGD", "MLL-SGD, tau 4, q 8", "MLL-SGD, tau 8, q 4", "Local SGD, tau 32"]
-    checks = [
-        order(
-            ranked,
-            LOSSES,
-            "The larger q, the nearer to distributed SGD, in loss",
-            name="order of loss",
-        ),
-        order(
-            ranked,
-            ACCURACIES,
-            "The larger q, the nearer to distributed SGD, in accuracy",
-            name="order of accuracy",
-        ),
+    goal, *ranked = labels = [
+        "DistributedSGD",
+        "MLL-SGD, tau 4, q 8",
+        "MLL-SGD, tau 8, q 4",
+        "Local SGD, tau 32",
     ]
+    checks = []
+    for reading, word in ((LOSSES, "loss"), (ACCURACIES, "accuracy")):
+        if task is not LOGISTIC:
+            checks.append(
+                order(
+                    ranked,
+                    reading,
+                    f"The larger q, the better, in {word}",
+                    name=f"q helps, {word}",
+                    **words.IMPROVES,
+                )
+            )
+        checks.append(
+            nearer(
+                goal,
+                ranked,
+                reading,
+                f"The larger q, the nearer to distributed SGD, in {word}",
+                name=f"q brings nearer, {word}",
+                **(words.APPROACHES_TOO if task is LOGISTIC else words.IMPROVES),
+            )
+        )
     groups = {"name": "Groups", "hubs": 10}
     table = experiment(task, rules, hubs(10, _GROUPS), groups)
-    found = {("", label, ACCURACY): value for label, value in zip(ranked, numbers, strict=True)}
+    found = {("", label, ACCURACY): value for label, value in zip(labels, numbers, strict=True)}
     return recipe(
         "Levels of averaging",
         checks,
@@ -91,19 +106,19 @@ def _hub_graphs(task: Task) -> Recipe:
     rules.append({"name": "LocalSGD", "graph": hubs(1), "schedule": periods(32, 1)})
     labels = ["5 hubs", "10 hubs", "20 hubs"]
     checks = [
-        ahead(
-            label,
+        beats(
+            [(label, "LocalSGD") for label in labels],
             LOSSES,
-            f"{label} beat local SGD",
-            name=f"{label} beat local SGD",
-            over=["LocalSGD"],
+            "With 5, 10 and 20 hubs MLL-SGD beats local SGD",
+            name="beats local SGD",
+            **(words.OUTPERFORM_TOO if task is LOGISTIC else words.OUTPERFORMS),
         )
-        for label in labels
     ]
     if task is RESNET:
-        checks.append(order(labels, LOSSES, "Slower with more hubs"))
+        checks.append(order(labels, LOSSES, "Slower with more hubs", **words.SLOWER))
     else:
-        checks.append(close(labels, LOSSES, 0.05, "The number of hubs hardly matters"))
+        alike = words.LITTLE_DIFFERENCE if task is LOGISTIC else words.MINIMAL
+        checks.append(close(labels, LOSSES, 0.05, "The number of hubs hardly matters", **alike))
     return recipe(
         "Hubs on a path",
         checks,
@@ -129,19 +144,18 @@ def _chances(task: Task) -> Recipe:
         for name, nodes in _CHANCES.items()
     ]
     slow = list(_CHANCES)[1:]
-    checks = [
-        close(slow, LOSSES, 0.05, "Settings of the same mean probability coincide"),
-        *(
-            ahead(
-                "Prob 1",
+    same = words.SAME_RATE_TOO if task is LOGISTIC else words.SAME_RATE
+    checks = [close(slow, LOSSES, 0.05, "Settings of the same mean probability coincide", **same)]
+    if task is not LOGISTIC:  # of which the paper does not say it
+        checks.append(
+            beats(
+                [("Prob 1", label) for label in slow],
                 LOSSES,
-                f"{label} is slower than probability 1",
-                name=f"{label} slower",
-                over=[label],
+                "All are slower than probability 1",
+                name="slower",
+                **same,
             )
-            for label in slow
-        ),
-    ]
+        )
     return recipe("How often workers compute", checks, experiment(task, rules, hubs()), task)
 
 
@@ -166,6 +180,7 @@ def _slots(task: Task, numbers: dict[str, float]) -> Recipe:
         "MLL-SGD, tau 32, q 1": "Local SGD, tau 32",
         "MLL-SGD, tau 8, q 4": "HL-SGD, tau 8, q 4",
     }
+    says = words.IMPROVEMENT if task is LOGISTIC else words.QUICKER
     checks = [
         ahead(
             ours,
@@ -173,6 +188,7 @@ def _slots(task: Task, numbers: dict[str, float]) -> Recipe:
             f"MLL-SGD is faster than {other}, {word}",
             name=f"faster than {other}, {word}",
             over=[other],
+            **says,
         )
         for ours, other in pairs.items()
         for reading, word in ((LOSSES, "loss"), (ACCURACIES, "accuracy"))

@@ -8,16 +8,21 @@ from typing import Any
 
 from ...reports.picture import Picture
 from ...sweeps.page import page, shown, tabled
+from .same_runs import shared
 from .summary import (
     ESTIMATED,
     MISSING,
     READ,
+    SAME,
+    SUMMARY,
     TIMED,
     TIMES,
     VERDICTS,
     counted,
+    notes,
     numbers_table,
-    ran,
+    papers,
+    summary_rows,
     time_rows,
     title,
     verdict_rows,
@@ -34,26 +39,23 @@ def to_html(
     estimates: Sequence[dict[str, Any]] = (),
     missing: Sequence[str] = (),
 ) -> str:
-    """One page of these outcomes, with the pictures of each by its folder.
+    """One page of these outcomes, with the pictures of each by its name.
 
-    A single outcome gives the page its title; several have a table of all verdicts first.
+    A single outcome gives the page its title; several have tables of all verdicts first.
     """
     whole = len(found) > 1
-    parts = [
-        f"<p>{escape(counted(found))}</p><p>{escape(READ)}</p>",
-        tabled(VERDICTS, verdict_rows(found), "verdicts", _MARKS),
-    ]
-    parts = parts if whole else []
+    parts = [f"<p>{escape(counted(found))}</p><p>{escape(READ)}</p>"] if whole else []
+    for paper, some in papers(found).items() if whole else ():
+        parts += [f"<h2>{escape(paper)}</h2>", tabled(SUMMARY, summary_rows(some), "", _MARKS)]
+        if same := shared(some):
+            parts += [f"<p>{SAME}</p>", *(f"<p>{escape('; '.join(group))}</p>" for group in same)]
     for one in found:
         parts += [f"<h2>{escape(title(one))}</h2>"] if whole else []
         parts.append(f"<p><code>{escape(one['command'])}</code></p>")
-        parts += [f"<p>{escape(said)}</p>" for said in [*one["said"], ran(one)]]
-        if not whole:
-            parts += [
-                tabled(VERDICTS[2:], [row[2:] for row in verdict_rows([one])], "verdicts", _MARKS),
-                f"<p>{escape(READ)}</p>",
-            ]
-        parts += [shown(picture) for picture in pictures.get(one["folder"], ())]
+        parts += [f"<p>{escape(said)}</p>" for said in notes(one)]
+        parts.append(tabled(VERDICTS, verdict_rows(one), "verdicts", _MARKS))
+        parts += [] if whole else [f"<p>{escape(READ)}</p>"]
+        parts += [shown(picture) for picture in pictures.get(one["name"], ())]
         heads, rows = numbers_table(one, apart="\n")
         parts.append(tabled(heads, rows, "numbers") if rows else "")
     if estimates:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, count, islice
 from typing import Any, Literal
 
 from ...config import override
@@ -12,7 +12,7 @@ from ...core import ConfigError, nearest
 from ...sweeps.readings import Reading
 from .checks import Check
 
-__all__ = ["Changed", "Form", "Recipe"]
+__all__ = ["Changed", "Form", "Recipe", "first_seeds"]
 
 Table = dict[str, Any]
 Kind = Literal["figure", "table", "delays", "map", "holdings"]
@@ -29,7 +29,10 @@ class Changed:
 
 @dataclass(frozen=True)
 class Form:
-    """How a recipe is to be run."""
+    """How a recipe is to be run.
+
+    `seeds` is their number: those of the recipe first, then on from the largest.
+    """
 
     tiny: bool = False
     fit: bool = False
@@ -83,16 +86,15 @@ class Recipe:
         data, a linear model, one seed, two points, few rounds.
         """
         known = list(self.table["seeds"])
-        if form.seeds is not None and not 1 <= form.seeds <= len(known):
-            raise ConfigError(f"--seeds must be 1 to {len(known)}, found {form.seeds}.")
-        base = override(
-            {**self.table, "seeds": known[: form.seeds or (1 if form.tiny else None)]}, []
-        )
+        self._check_seeds(form)
+        base = override({**self.table, "seeds": known[: 1 if form.tiny else None]}, [])
         changes = [
             *self._settings(form, "compat"),
             *self._settings(form, "fit"),
             *(self.tiny if form.tiny else ()),
         ]
+        if form.seeds is not None:
+            changes.append(f"seeds={first_seeds(known, form.seeds)}")
         chosen = self._points(form)
         before = {name: override(base, [*chosen[name], *changes]) for name in chosen}
         made = {name: override(table, form.settings) for name, table in before.items()}
@@ -130,6 +132,17 @@ class Recipe:
             lines.append(f"Only some of its points: {', '.join(form.points)}.")
         return [*lines, *(f"{text}" for text in (self.note, self.chosen) if text)]
 
+    def _check_seeds(self, form: Form) -> None:
+        if form.seeds is None:
+            return
+        if form.seeds < 1:
+            raise ConfigError(f"--seeds must be at least 1, found {form.seeds}.")
+        if listed := [setting for setting in form.settings if setting.startswith("seeds=")]:
+            raise ConfigError(
+                f"--seeds {form.seeds} says how many, --set {listed[0]} which ones. Give one of "
+                "them."
+            )
+
     def _points(self, form: Form) -> Mapping[str, Sequence[str]]:
         if form.points is not None:
             for name in form.points:
@@ -151,3 +164,12 @@ class Recipe:
         if changed is None:
             raise ConfigError(f"This recipe has no --{which} form. Leave --{which} out.")
         return changed.settings
+
+
+def first_seeds(listed: Sequence[int], number: int) -> list[int]:
+    """The first seeds of a list that never ends: after its largest all others follow.
+
+    >>> first_seeds([42, 43], 4), first_seeds([42, 43], 1)
+    ([42, 43, 44, 45], [42])
+    """
+    return [*listed, *islice(count(max(listed) + 1), max(0, number - len(listed)))][:number]

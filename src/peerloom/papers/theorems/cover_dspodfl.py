@@ -40,7 +40,8 @@ def cover(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constan
             "rho tilde is 1"
         )
         return Coverage(both, False, (why,), alpha)
-    if mixing.per_round is None or rates.coins is None or not rates.fair:
+    rising = rates.nodes_follow is not None
+    if mixing.per_round is None or rates.coins is None or not (rates.fair or rising):
         return Coverage(both, False, ("links or clients are not independent coins",), alpha)
     if mixing.per_round >= 1 - 1e-12:
         return Coverage(both, False, ("disagreement does not shrink (rho tilde = 1)",), alpha)
@@ -53,7 +54,7 @@ def cover(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constan
         k.diversity.value,
         k.noise.value,
         float(rates.nodes.min()),
-        float(rates.nodes.max()),
+        1.0 if rising else float(rates.nodes.max()),
     )
     if not math.isfinite(s.beta):
         fails = ["the losses are not smooth"] + (
@@ -61,7 +62,7 @@ def cover(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constan
         )
         return Coverage(both, False, tuple(fails), alpha)
     if isinstance(rule.lr, Rate):
-        return _diminishing(s, alpha, rule.lr)
+        return _diminishing(s, alpha, rule.lr, rates.nodes_follow)
     return replace(_constant(s, alpha, k.gradient.value), exact=found, exact_step=largest)
 
 
@@ -90,7 +91,7 @@ def _constant(s: dspodfl.Setting, alpha: float, gradient: float) -> Coverage:
         if rough.printed is None or alpha >= rough.printed:
             fails.append(f"Theorem 4.12 with zeta = {even.zeta:g}: {_why_not(rough, alpha)}")
             continue
-        left = nonconvex.nonconvex_gap(even, alpha).printed or 0.0
+        left = nonconvex.nonconvex_gap(even, alpha).best or 0.0
         if left < gradient**2 or gradient == 0:
             title = "DSpodFL, Theorem 4.12 (non-convex)"
             return Coverage(
@@ -105,7 +106,9 @@ def _constant(s: dspodfl.Setting, alpha: float, gradient: float) -> Coverage:
     return Coverage("DSpodFL", False, tuple(fails), alpha, printed, allowed)
 
 
-def _diminishing(s: dspodfl.Setting, alpha: float, rate: Any) -> Coverage:
+def _diminishing(
+    s: dspodfl.Setting, alpha: float, rate: Any, nodes_follow: Rate | None
+) -> Coverage:
     title = "DSpodFL, appendices I and K (diminishing step)"
     found = (
         nonconvex.diminishing_convex_step(s, alpha)
@@ -113,13 +116,22 @@ def _diminishing(s: dspodfl.Setting, alpha: float, rate: Any) -> Coverage:
         else nonconvex.diminishing_step(s, alpha)
     )
     fails = [] if found.holds else [found.why]
-    if s.d_min < 1:
+    if s.d_min < 1 and nodes_follow is None:
         fails.append(
-            "they let every client's probability rise to 1 as steps shrink; here it stays below 1"
+            "they let every client's probability rise to 1 as steps shrink; here it stays below 1 "
+            "(Bernoulli.nodes_follow lets it rise)"
         )
+    elif s.d_min < 1 and not _alike(rate, nodes_follow):
+        fails.append("clients' probabilities rise with another rate than that of the steps")
     if not isinstance(rate, InverseSqrt):
         fails.append("they are for steps that shrink like 1 / sqrt(1 + k / gamma)")
-    return Coverage(title, not fails, tuple(fails), alpha, found.printed)
+    return Coverage(title, not fails, tuple(fails), alpha, found.printed, found.truth)
+
+
+def _alike(rate: Any, other: Any) -> bool:
+    """Whether two rates shrink alike, wherever they start."""
+    both = isinstance(rate, InverseSqrt) and isinstance(other, InverseSqrt)
+    return both and rate.gamma == other.gamma
 
 
 def _why_not(step: Bound, alpha: float) -> str:

@@ -35,11 +35,12 @@ def omega(gamma: float) -> float:
 
 
 def deltas(
-    lam: float, T0: int, alpha_rho: float = 0.0, *, larger: bool = False
+    lam: float, T0: int, alpha_rho: float = 0.0, *, larger: bool = False, printed: bool = False
 ) -> tuple[float, float]:
-    """delta_1 and delta_2 of Proposition 2.
+    """delta_1 and delta_2 of section IV, before Proposition 2.
 
-    For lambda = 0 the exponent is 2 T0 + 2 (erratum E-P2), and logarithms are used.
+    For lambda = 0 the exponent in delta_1 is 2 T0 + 2, as derived in the supplement; `printed`
+    gives it the T0 + 1 of the main text (erratum E-P2). Logarithms are used.
 
     delta_1 is not positive, and the theorem void, unless alpha rho < 1 - lambda^(1 / (2 T0))
     (erratum E-P3). Both fall to 0 as lambda does, although nothing mixes better than lambda = 0. A
@@ -51,7 +52,8 @@ def deltas(
         return max(wider, key=lambda pair: pair[0] * pair[1] if pair[0] > 0 else 0.0)
     if lam < _ZERO:
         log2 = T0 * math.log(T0) - (T0 + 1) * math.log1p(T0)
-        return math.exp(log2 + (2 * T0 + 2) * math.log1p(-alpha_rho)), math.exp(log2)
+        exponent = (1 if printed else 2) * (T0 + 1)
+        return math.exp(log2 + exponent * math.log1p(-alpha_rho)), math.exp(log2)
     common, root = lam * (1 - lam), lam ** (1 / T0)
     return common * ((1 - alpha_rho) ** 2 - root), common * (1 - root)
 
@@ -92,28 +94,33 @@ def alpha_limit(L: float, gamma: float, rho: float = 0.0, nesterov: bool = False
 def beta_limit(
     n: int, lam: float, T0: int, gamma: float = 0.0, alpha_rho: float = 0.0, nesterov: bool = False
 ) -> Bound:
-    """Theorem 1's limit of beta; the truth is the safe one, with n = 1 (erratum E-P9).
+    """Theorem 1's limit of beta.
+
+    The truth is the safe one, with n = 1 and delta_1 as derived (errata E-P9, E-P2).
 
     >>> round(beta_limit(10, 0.872678, 1).printed, 5)
     0.07776
     """
     if lam >= 1:
         return Bound(None, None, False, "lambda = 1: the graph is disconnected, or only swaps")
-    d1, d2 = deltas(lam, T0, alpha_rho)
-    if d1 <= 0:
-        return Bound(
-            None, None, False, f"alpha rho = {alpha_rho:.4g} must be below 1 - lambda^(1 / (2 T0))"
-        )
     w = omega(gamma) if nesterov else 1.0
 
-    def limit(n: int) -> float:
+    def limit(n: int, printed: bool) -> float | None:
+        d1, d2 = deltas(lam, T0, alpha_rho, printed=printed)
+        if d1 <= 0:
+            return None
         return math.sqrt(
             8 * d1 * d2 * (96 * n - 71) / (9 * w * T0 * (11 * d1 + 6 * T0 + 2 * n * T0))
         )
 
+    safe = limit(1, printed=False)
+    if safe is None:
+        return Bound(
+            None, None, False, f"alpha rho = {alpha_rho:.4g} must be below 1 - lambda^(1 / (2 T0))"
+        )
     return Bound(
-        limit(n),
-        limit(1),
+        limit(n, printed=True),
+        safe,
         True,
         "" if n == 1 else "the printed limit is too large by a factor that grows with n",
     )
@@ -138,8 +145,9 @@ def theorem(
 ) -> Bound:
     """Theorem 1: a bound on the mean over rounds of E[s] / n, with s as in `stationarity`.
 
-    `drop` is phi(x_0) - phi*, `first_gradient` the norm of the mean gradient at x_0. The proof uses
-    beta = 1 where it sets the mean tracker equal to the mean gradient (erratum E-P1).
+    `drop` is phi(x_0) - phi*, `first_gradient` the norm of the mean gradient at x_0. The truth has
+    delta_1 as derived (erratum E-P2). The proof uses beta = 1 where it sets the mean tracker equal
+    to the mean gradient (erratum E-P1).
     """
     alphas, betas = (
         alpha_limit(L, gamma, rho, nesterov),
@@ -147,30 +155,29 @@ def theorem(
     )
     if betas.printed is None or betas.truth is None:
         return betas
-    d1, d2 = deltas(lam, T0, alpha * rho)
     w = omega(gamma) if nesterov else 1.0
-    below = 256 * batch * d1 * d2 - 6 * w * batch * beta**2 * T0**2
-    limits = (
-        f"it allows beta up to {betas.truth:.4g} (printed: {betas.printed:.4g}), "
-        f"and the run has {beta:.4g}"
-    )
-    if below <= 0:
-        return Bound(None, None, False, limits)
-    value = 8 * drop / (alpha * (rounds + 1)) + 142 * first_gradient**2 / (
-        (1 - gamma) * (rounds + 1)
-    )
-    value += (426 if nesterov else 142) * (1 - gamma) * sigma**2 / (n * batch)
-    value += 512 * w * T0 * d1 * beta**2 * sigma**2 * (11 + 359 * T0 / (48 * d1)) / below
+
+    def value(printed: bool) -> float | None:
+        d1, d2 = deltas(lam, T0, alpha * rho, printed=printed)
+        below = 256 * batch * d1 * d2 - 6 * w * batch * beta**2 * T0**2
+        if below <= 0:
+            return None
+        start = 8 * drop / alpha + 142 * first_gradient**2 / (1 - gamma)
+        noise = (426 if nesterov else 142) * (1 - gamma) * sigma**2 / (n * batch)
+        tracked = 512 * w * T0 * d1 * beta**2 * sigma**2 * (11 + 359 * T0 / (48 * d1)) / below
+        return start / (rounds + 1) + noise + tracked
+
+    reported, derived = value(printed=True), value(printed=False)
     if beta > betas.truth:
-        return Bound(value, None, False, limits)
-    if alphas.printed is None or alpha > alphas.printed:
-        return Bound(
-            value,
-            None,
-            False,
-            alphas.why or f"it allows alpha up to {alphas.printed:.4g}, the run has {alpha:.4g}",
+        why = (
+            f"it allows beta up to {betas.truth:.4g} (printed: {betas.printed:.4g}), "
+            f"and the run has {beta:.4g}"
         )
-    return Bound(value, None, True)
+        return Bound(reported, derived, False, why)
+    if alphas.printed is None or alpha > alphas.printed:
+        why = alphas.why or f"it allows alpha up to {alphas.printed:.4g}, the run has {alpha:.4g}"
+        return Bound(reported, derived, False, why)
+    return Bound(reported, derived, True)
 
 
 @dataclass(frozen=True)

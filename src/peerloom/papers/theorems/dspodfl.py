@@ -5,7 +5,8 @@ probabilities of computing and of a link, gradient diversity
 
     |grad F - grad F_i| <= delta + zeta |theta - theta*|.
 
-`c` is 3 in Lemma 4.8 and 6 in Lemma D.3, which it quotes (erratum E-D7); 6 is what is proved.
+`c` is 3 in Lemma 4.8 and 6 in Lemma D.3, which it quotes (erratum E-D7). What is printed has 3, and
+6 is what is proved.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
+
+_PRINTED, _PROVED = 3.0, 6.0  # c
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def rho_tilde(links: Links, b: Floats) -> float:
     return pull_contraction(links, b)[0]
 
 
-def convex_matrix(s: Setting, alpha: float, c: float = 6) -> Floats:
+def convex_matrix(s: Setting, alpha: float, c: float = _PROVED) -> Floats:
     """Phi of the strongly convex recursion (Lemmas 4.7 and 4.8)."""
     idle, ma, q = 1 - s.d_min, s.mu * alpha, s.zeta**2 + 2 * s.beta**2 * (1 - s.d_min)
     return np.array(
@@ -105,7 +108,7 @@ def convex_matrix(s: Setting, alpha: float, c: float = 6) -> Floats:
     )
 
 
-def convex_offset(s: Setting, alpha: float, c: float = 6) -> Floats:
+def convex_offset(s: Setting, alpha: float, c: float = _PROVED) -> Floats:
     """Psi of the strongly convex recursion (Lemmas 4.7 and 4.8)."""
     idle = 1 - s.d_min
     error = (
@@ -115,12 +118,12 @@ def convex_offset(s: Setting, alpha: float, c: float = 6) -> Floats:
     return np.array([error, s.m * alpha**2 * s.d_max * (c * s.spread * s.delta**2 + s.sigma**2)])
 
 
-def rho_phi(s: Setting, alpha: float, c: float = 6) -> float:
+def rho_phi(s: Setting, alpha: float, c: float = _PROVED) -> float:
     """rho(Phi) (Lemma 4.9): below 1, both model and consensus error shrink to their floor."""
     return spectral_radius_2x2(convex_matrix(s, alpha, c))
 
 
-def alpha_max(s: Setting, c: float = 6) -> float | None:
+def alpha_max(s: Setting, c: float = _PROVED) -> float | None:
     """The largest step below which rho(Phi) < 1, found numerically; None where no step has it.
 
     F.1 asks for alpha <= 2 / (mu + beta) as well.
@@ -142,7 +145,7 @@ def alpha_max(s: Setting, c: float = 6) -> float | None:
     return low
 
 
-def convex_step(s: Setting, c: float = 6) -> Bound:
+def convex_step(s: Setting) -> Bound:
     """The step bound of Proposition 4.10, beside the largest step for which rho(Phi) < 1.
 
     The printed bound is not valid in general (erratum E-D8): completing the square took the wrong
@@ -168,7 +171,7 @@ def convex_step(s: Setting, c: float = 6) -> Bound:
         if q == 0
         else (s.mu / (12 * q)) ** (1 / 3) * ((1 - s.rho) / (2 * s.d_max * s.beta)) ** (2 / 3),
     ]
-    truth = alpha_max(s, c)
+    truth = alpha_max(s)
     if s.kept <= 0:
         least = 1 - s.mu**2 / (2 * s.beta**2)
         why = (
@@ -199,51 +202,58 @@ def gap_rate(s: Setting) -> float:
 
 
 def convex_bound(
-    s: Setting, alpha: float, rounds: int, start: tuple[float, float], c: float = 6
+    s: Setting, alpha: float, rounds: int, start: tuple[float, float]
 ) -> tuple[Bound, Bound]:
-    """Theorem 4.11 after `rounds` + 1 steps, as (model error, consensus error) from `start`.
+    """Theorem 4.11, eq. (9), after `rounds` + 1 steps.
+
+    A pair: model error and consensus error, from `start`.
 
     Printed: rho(Phi)^(K+1) nu^0 + Psi / (1 - rho(Phi)), entry by entry. That is no bound: powers of
     a matrix are not powers of its radius, and with Psi = (0, 1) its first entry is 0 while the
-    recursion's is not. The truth runs the recursion, Phi^(K+1) nu^0 + (I - Phi^(K+1)) (I - Phi)^-1
-    Psi.
+    recursion's is not. The truth runs the recursion that is proved, Phi^(K+1) nu^0 +
+    (I - Phi^(K+1)) (I - Phi)^-1 Psi.
     """
-    step = convex_step(s, c)
+    step = convex_step(s)
     if step.printed is None:
         none = Bound(None, None, False, step.why)
         return none, none
-    phi, psi, rho = convex_matrix(s, alpha, c), convex_offset(s, alpha, c), rho_phi(s, alpha, c)
-    if rho >= 1:
-        grows = Bound(
-            None, math.inf, False, f"rho(Phi) = {rho:.4g} at step {alpha:g}: the recursion grows"
-        )
-        return grows, grows
-    printed = rho ** (rounds + 1) * np.array(start) + psi / (1 - rho)
+    rho = rho_phi(s, alpha, _PRINTED)
+    first, printed = np.array(start), [None, None]
+    if rho < 1:
+        psi = convex_offset(s, alpha, _PRINTED)
+        printed = (rho ** (rounds + 1) * first + psi / (1 - rho)).tolist()
+    if (why := _grows(s, alpha)) is not None:
+        error, apart = (Bound(value, math.inf, False, why) for value in printed)
+        return error, apart
+    phi, psi = convex_matrix(s, alpha), convex_offset(s, alpha)
     power = np.linalg.matrix_power(phi, rounds + 1)
-    truth = power @ np.array(start) + (np.eye(2) - power) @ np.linalg.solve(np.eye(2) - phi, psi)
+    truth = power @ first + (np.eye(2) - power) @ np.linalg.solve(np.eye(2) - phi, psi)
     return Bound(printed[0], truth[0], True, step.why), Bound(printed[1], truth[1], True, step.why)
 
 
-def convex_gap(s: Setting, alpha: float, c: float = 6) -> tuple[Bound, Bound]:
+def convex_gap(s: Setting, alpha: float) -> tuple[Bound, Bound]:
     """What is left after many rounds (Theorem 4.11, eq. 10).
 
     A pair: |mean - theta*|^2, and the sum of squared disagreement.
 
-    The truth is the fixed point (I - Phi)^-1 Psi of the recursion itself. The printed Psi / (2 A
-    alpha) stands for Psi / (1 - rho(Phi)), which leaves out what disagreement adds to the error
-    (see `convex_bound`).
+    The truth is the fixed point (I - Phi)^-1 Psi of the recursion that is proved. The printed
+    Psi / (2 A alpha) stands for Psi / (1 - rho(Phi)), which leaves out what disagreement adds to
+    the error (see `convex_bound`).
     """
-    step = convex_step(s, c)
+    step = convex_step(s)
     if step.printed is None:
         none = Bound(None, None, False, step.why)
         return none, none
     q = s.zeta**2 + 2 * s.beta**2 * (1 - s.d_min)
     error = 2 / s.mu * (1 + s.mu * alpha) * (1 - s.d_min) * s.delta**2 + alpha * s.sigma**2 / s.m
-    apart = s.m * alpha * (c * s.spread * s.delta**2 + s.sigma**2)
+    apart = s.m * alpha * (_PRINTED * s.spread * s.delta**2 + s.sigma**2)
     printed = [math.inf if q == 0 else value / (2 * gap_rate(s)) for value in (error, apart)]
-    phi = convex_matrix(s, alpha, c)
-    if spectral_radius_2x2(phi) >= 1:
-        why = f"rho(Phi) = {spectral_radius_2x2(phi):.4g} at step {alpha:g}: the recursion grows"
+    if (why := _grows(s, alpha)) is not None:
         return Bound(printed[0], None, False, why), Bound(printed[1], None, False, why)
-    fixed = np.linalg.solve(np.eye(2) - phi, convex_offset(s, alpha, c))
+    fixed = np.linalg.solve(np.eye(2) - convex_matrix(s, alpha), convex_offset(s, alpha))
     return Bound(printed[0], fixed[0], True, step.why), Bound(printed[1], fixed[1], True, step.why)
+
+
+def _grows(s: Setting, alpha: float) -> str | None:
+    rho = rho_phi(s, alpha)
+    return f"rho(Phi) = {rho:.4g} at step {alpha:g}: the recursion grows" if rho >= 1 else None

@@ -43,7 +43,10 @@ def pl_offset(s: Setting, alpha: float, c: float = 6) -> Floats:
 
 
 def pl_step(s: Setting) -> Bound:
-    """The step bound of Proposition M.5; the truth is the largest step with rho(Phi) < 1."""
+    """The step bound of Proposition M.5; the truth is the largest step with rho(Phi) < 1.
+
+    For zeta = 0 the printed bound divides by it: it is 0 unless every client always computes.
+    """
     if s.mu <= 0 or s.rho >= 1:
         return Bound(
             None,
@@ -59,26 +62,23 @@ def pl_step(s: Setting) -> Bound:
             False,
             f"it needs d_min > 1 - mu^2 / (2 beta^2) = {least:.4g}; found {s.d_min:.4g}",
         )
-    last = math.inf
-    if s.zeta > 0:
-        uneven = 1 + 2 * (s.beta / s.zeta) ** 2 * (1 - s.d_min)
-        last = (
-            s.mu
-            / s.beta**2
-            * (1 - s.rho)
-            / math.sqrt(1 + s.rho)
-            * math.sqrt(s.kept / uneven)
-            / (6 * math.sqrt(2 * s.d_max))
-        )
-    printed = min(
+    idle, uneven = 1 - s.d_min, 0.0
+    if idle > 0:
+        uneven = math.inf if s.zeta == 0 else 2 * (s.beta / s.zeta) ** 2 * idle
+    entries = (
         s.kept * s.mu**2 / (10 * (3 - 2 * s.d_min) * s.beta**3),
         5 * (1 + s.rho) / (8 * s.mu * s.kept),
-        last,
+        s.mu
+        / s.beta**2
+        * (1 - s.rho)
+        / math.sqrt(1 + s.rho)
+        * math.sqrt(s.kept / (1 + uneven))
+        / (6 * math.sqrt(2 * s.d_max)),
     )
-    grid = printed * np.logspace(-6, 6, 481)
+    grid = entries[0] * np.logspace(-6, 6, 481)
     good = np.array([spectral_radius_2x2(pl_matrix(s, alpha)) < 1 for alpha in grid])
     truth = float(grid[np.flatnonzero(~good)[0] - 1]) if good[0] and not good.all() else None
-    return Bound(printed, truth, True, "" if good[0] else "rho(Phi) >= 1 even at tiny steps")
+    return Bound(min(entries), truth, True, "" if good[0] else "rho(Phi) >= 1 even at tiny steps")
 
 
 def pl_gap(s: Setting, alpha: float) -> tuple[Bound, Bound]:

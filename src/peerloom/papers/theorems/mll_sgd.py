@@ -63,16 +63,17 @@ def step(s: Setting) -> Bound:
 
         4 p - p^2 - 2 >= eta L (a p (beta + 1) - a p^2 + p^2) + 8 L^2 eta^2 q^2 tau^2 Gamma
 
-    The truth has 4 (p (beta - 1) + 2) in place of 8, as the proof does (erratum E-M9). Gamma is
-    that of the proof in both.
+    The truth has 4 (p (beta - 1) + 2) in place of 8 and Gamma as in `gamma`, as the proof does
+    (errata E-M9 and E-M4).
 
     >>> one, always = np.array([0.01]), np.array([1.0])
     >>> worker = Setting(zeta=0.0, tau=8, q=4, a=one, p=always, L=1.0, sigma=1.0)
-    >>> round(step(worker).printed, 8)
-    0.00635857
+    >>> found = step(worker)
+    >>> round(found.printed, 6), round(found.truth, 6)
+    (0.007782, 0.00898)
     """
     found = gamma(s.zeta)
-    if found.truth is None:
+    if found.printed is None or found.truth is None:
         return found
     if (s.p <= least_probability()).any():
         low = float(s.p.min())
@@ -86,43 +87,28 @@ def step(s: Setting) -> Bound:
         return Bound(None, None, False, "the losses are not smooth")
     left = 4 * s.p - s.p**2 - 2
     linear = s.L * (s.a * s.p * (s.beta + 1) - s.a * s.p**2 + s.p**2)
-    square = s.L**2 * (s.q * s.tau) ** 2 * found.truth
-    printed, truth = (
-        float(
-            (
-                (-linear + np.sqrt(linear**2 + 4 * left * factor * square)) / (2 * factor * square)
-            ).min()
-        )
-        for factor in (8.0, 4 * (s.p * (s.beta - 1) + 2))
-    )
-    return Bound(printed, truth, True)
+    beat = (s.L * s.q * s.tau) ** 2
+
+    def limit(square: Floats | float) -> float:
+        root = np.sqrt(linear**2 + 4 * left * square)
+        return float(((root - linear) / (2 * square)).min())
+
+    printed = limit(8 * beat * found.printed)
+    return Bound(printed, limit(4 * (s.p * (s.beta - 1) + 2) * beat * found.truth), True)
 
 
 def bound(s: Setting, eta: float, rounds: int, drop: float) -> Bound:
     """(13): the mean of E|grad F|^2 over k = 1 to K; `drop` is F(x_1) - F_inf."""
     if s.zeta >= 1:
         return Bound(None, None, False, "zeta = 1: the hub graph is disconnected, or only swaps")
-    value = 2 * drop / (eta * rounds) + _floor(s, eta, 1 / rounds)
-    limit = step(s)
-    if limit.printed is None:
-        return Bound(value, None, False, limit.why)
-    fits = eta <= limit.printed
-    return Bound(
-        value,
-        None,
-        fits,
-        "" if fits else f"the step {eta:.4g} exceeds condition (12)'s {limit.printed:.4g}",
-    )
+    return Bound(2 * drop / (eta * rounds) + _floor(s, eta, 1 / rounds), None, *_within(s, eta))
 
 
 def gap(s: Setting, eta: float) -> Bound:
     """(14): what is left of (13) after rounds without end."""
     if s.zeta >= 1:
         return Bound(None, None, False, "zeta = 1: the hub graph is disconnected, or only swaps")
-    limit = step(s)
-    fits = limit.printed is not None and eta <= limit.printed
-    why = limit.why or f"the step {eta:.4g} exceeds condition (12)'s {limit.printed:.4g}"
-    return Bound(_floor(s, eta, 0.0), None, fits, "" if fits else why)
+    return Bound(_floor(s, eta, 0.0), None, *_within(s, eta))
 
 
 def corollary_step(L: float, rounds: int, tau: int, q: int) -> Bound:
@@ -134,6 +120,16 @@ def corollary_step(L: float, rounds: int, tau: int, q: int) -> Bound:
         holds,
         "" if holds else f"it needs (q tau)^2 = {(q * tau) ** 2} <= sqrt K",
     )
+
+
+def _within(s: Setting, eta: float) -> tuple[bool, str]:
+    """Whether condition (12) holds as its proof has it, and why not."""
+    limit = step(s)
+    if limit.truth is None:
+        return False, limit.why
+    if eta <= limit.truth:
+        return True, ""
+    return False, f"the step {eta:.4g} exceeds condition (12)'s {limit.truth:.4g}"
 
 
 def _floor(s: Setting, eta: float, per_round: float) -> float:

@@ -78,19 +78,19 @@ class Mixing:
 
     @property
     def rho_tilde(self) -> tuple[float, float]:
-        """Lemma B.4: rhotilde_A = rhohat_A + 2 rhohat_0,A, rhotilde_B = rhohat_B + rhohat_0,B."""
+        """Table 2: rhotilde_A = rhohat_A + 2 rhohat_0,A, rhotilde_B = rhohat_B + rhohat_0,B."""
         return self.rho_hat[0] + 2 * self.rho_zero[0], self.rho_hat[1] + self.rho_zero[1]
 
     def models(self) -> Bound:
         """How much squared disagreement of the models a round leaves.
 
-        Printed: rhotilde_A (Lemma B.4); the truth is exact.
+        Printed: rhohat_A + rhohat_0,A (Lemma B.4, eq. 28); the truth is exact.
         """
         limit = (1 - self.rho_hat[0]) / 4
         why = f"it needs rhohat_0,A = {self.rho_zero[0]:.4g} <= (1 - rhohat_A) / 4 = {limit:.4g}"
         holds = self.rho_zero[0] <= limit
         return Bound(
-            self.rho_tilde[0],
+            self.rho_hat[0] + self.rho_zero[0],
             pull_contraction(self.links, self.ph, self.phi)[0],
             holds,
             "" if holds else why,
@@ -99,7 +99,7 @@ class Mixing:
     def trackers(self) -> Bound:
         """How much squared error of the trackers a round leaves.
 
-        Printed: rhotilde_B (Lemma B.4); the truth is exact.
+        Printed: rhotilde_B (Lemma B.4, eq. 29); the truth is exact.
         """
         limit = (1 - self.rho_hat[1]) / 2
         why = f"it needs rhohat_0,B = {self.rho_zero[1]:.4g} <= (1 - rhohat_B) / 2 = {limit:.4g}"

@@ -23,6 +23,7 @@ __all__ = [
     "corollary",
     "final_bound",
     "final_rate",
+    "gamma_one",
     "kappas",
     "participation",
     "psi_matrix",
@@ -107,7 +108,7 @@ def corollary(rounds: int, samples: int) -> tuple[float, float, float]:
 def step_bound(net: Mixing, who: Clients) -> Bound:
     """The step bound of Proposition 4.8, eq. (14); the truth is the largest with rho(Psi) < 1.
 
-    The second entry is taken as a factor (erratum E-S11).
+    The second of the four printed entries is a factor of the first in the proof (erratum E-S11).
     """
     A, B = net.rho_tilde
     if max(A, B) >= 1:
@@ -120,25 +121,37 @@ def step_bound(net: Mixing, who: Clients) -> Bound:
     m, k = net.m, kappas(net, who)
     left, right = (1 - A) / math.sqrt(1 + A), (1 - B) / math.sqrt(1 + B)
     entries = (
-        left * right / math.sqrt(2 * k.k4 + m * k.k5 * net.rho_zero[0]) / (4 * math.sqrt(m + 1)),
+        left * right / (4 * math.sqrt(m + 1)),
+        1 / math.sqrt(2 * k.k4 + m * k.k5 * net.rho_zero[0]),
         math.sqrt((1 - A) / k.k5),
         right / math.sqrt(k.k5) / (2 * math.sqrt(m * (m + 1))),
     )
     printed = min(entries) / (2 * math.sqrt(k.k3))
-    low, high = 0.0, printed
+    fits = net.models().holds and net.trackers().holds
+    why = "" if fits else "Lemma B.4's conditions on the links' variance fail"
+    return Bound(printed, _largest_step(net, k), fits, why)
+
+
+def _largest_step(net: Mixing, k: Kappas) -> float:
+    """The largest step with rho(Psi) < 1: it grows with the step, so bisection finds it."""
+    low, high = 0.0, 1e-12
     while rho_psi(net, k, high) < 1 and high < 1e6:
         low, high = high, 2 * high
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if rho_psi(net, k, middle) < 1 else (low, middle)
-    fits = net.models().holds and net.trackers().holds
-    return Bound(
-        printed, low, fits, "" if fits else "Lemma B.4's conditions on the links' variance fail"
-    )
+    return low
+
+
+def gamma_one(net: Mixing, k: Kappas, rho: float, Gamma2: float, Gamma3: float) -> float:
+    """Gamma_1 of Proposition 4.9 (eq. 89), for rho(Psi) = `rho` below 1."""
+    both = net.phi * net.pi
+    kept = Gamma2 * k.k7 * net.rho_tilde[1] / (1 - rho)
+    return float(1 + 8 * Gamma3 / net.m * both.max() / both.min() * kept)
 
 
 def final_rate(net: Mixing, Gamma1: float, Gamma2: float, Gamma3: float) -> float:
-    """q of Theorem 4.10: (m^2 / 2)(1 - 1/Gamma_1)(1 - 1/Gamma_2)(1/Gamma_3) min phi pi."""
+    """q of Proposition 4.9: (m^2 / 2)(1 - 1/Gamma_1)(1 - 1/Gamma_2)(1/Gamma_3) min phi pi."""
     return float(
         net.m**2 / 2 * (1 - 1 / Gamma1) * (1 - 1 / Gamma2) / Gamma3 * (net.phi * net.pi).min()
     )
@@ -157,15 +170,12 @@ def participation(
     kappa_2 depends on p and B, and Gamma_1 on rho(Psi) at this step, so it checks and does not
     solve.
     """
-    m, k, phi, pi = net.m, kappas(net, who), net.phi, net.pi
-    B = net.rho_tilde[1]
+    m, k, pi = net.m, kappas(net, who), net.pi
     rho = rho_psi(net, k, float(eta.max()))
     if rho >= 1:
         why = f"rho(Psi) is not below 1 at step {eta.max():.4g}, so Gamma_1 does not exist"
         return {"recursion": Bound(None, None, False, why)}
-    g1 = 1 + 8 * Gamma3 / m * float((phi * pi).max() / (phi * pi).min()) * Gamma2 * k.k7 * B / (
-        1 - rho
-    )
+    g1 = gamma_one(net, k, rho, Gamma2, Gamma3)
     some = who.delta1 > 0
     p_least = float((1 - m * pi[some] / (9 * g1 * who.delta1[some] ** 2)).max(initial=0.0))
     noisy = who.sigma1 > 0
@@ -197,7 +207,8 @@ def final_bound(
     rounds: int,
     drop: float,
     spread: tuple[float, float] = (0.0, 0.0),
-    gammas: tuple[float, float, float] = (2.0, 2.0, 2.0),
+    Gamma2: float = 2.0,
+    Gamma3: float = 2.0,
 ) -> Bound:
     """Theorem 4.10, eq. (94): the mean of E|grad F|^2 over rounds 0 to k.
 
@@ -213,7 +224,8 @@ def final_bound(
             False,
             f"rho(Psi) is not below 1 at step {eta:.4g}: the printed theory does not apply",
         )
-    q, zero = final_rate(net, *gammas), 1 + 3 * net.rho_zero[1]
+    q = final_rate(net, gamma_one(net, k, rho, Gamma2, Gamma3), Gamma2, Gamma3)
+    zero = 1 + 3 * net.rho_zero[1]
     top = float(net.phi.max())
     noise = np.mean(who.sigma0**2 * who.p * who.e + 5 * (1 - who.p) * who.delta0**2)
     less = np.mean(who.sigma0**2 * who.p * who.e + 3 * (1 - who.p) * who.delta0**2)
