@@ -1,5 +1,8 @@
 """Small federations on loopback for tests of the transport: rosters, endpoints, parcels."""
 
+import socket
+import threading
+
 import numpy as np
 
 from chaos import ends
@@ -7,12 +10,14 @@ from chaos.ends import free_ports, identity, incoming, outgoing, until
 from chaos.middle import Middle
 from peerloom.peers.floats import float_channel, from_body, to_body
 from peerloom.transport import Endpoint, Parcel, RunIdentity, Settings
+from peerloom.transport.tls import client_context, server_context
 
 __all__ = [
     "LENGTH",
     "QUICK",
     "RUN",
     "Middle",
+    "admitted",
     "endpoint",
     "federation",
     "free_ports",
@@ -43,6 +48,30 @@ def endpoint(number, roster, folder, port, run=RUN, settings=QUICK, **more):
     """The endpoint of a member, listening on a port of this machine."""
     state = folder / f"state-{number}"
     return Endpoint(identity(number), roster, run, state, ("127.0.0.1", port), settings, **more)
+
+
+def admitted(roster, key, by=None):
+    """Whether a member, the first by default, takes a connection of this key, by TLS alone."""
+    ours, theirs = socket.socketpair()
+    server, client = server_context(by or identity(0), roster), client_context(key, roster)
+    found = []
+
+    def serve():
+        try:
+            with server.wrap_socket(ours, server_side=True) as sock:
+                found.append(sock.recv(1))
+        except OSError:
+            found.append(b"")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        with client.wrap_socket(theirs) as sock:
+            sock.sendall(b"x")
+    except OSError:
+        found.append(b"")
+    thread.join(10.0)
+    return b"x" in found
 
 
 def parcel(round, mix_index=0, channel=0, value=None):

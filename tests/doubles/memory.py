@@ -13,7 +13,8 @@ import math
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from peerloom.errors import PeerError
 from peerloom.transport import Endpoint, Event, History, Roster, RunIdentity, Settings
@@ -21,6 +22,9 @@ from peerloom.transport.conversation import Conversation
 from peerloom.transport.frames import FrameError
 from peerloom.transport.greeting import RefusedByPeerError
 from peerloom.transport.links import LinkTable
+from peerloom.transport.lives import Life, Lives
+from peerloom.transport.mapped import Scratch
+from peerloom.transport.schemas import GREETING, OLDEST, VERSION
 from peerloom.transport.tls import reason_of
 from peerloom.transport.types import RefusedError
 
@@ -60,7 +64,9 @@ class MemoryNetwork:
         settings: Settings | None = None,
         history: Callable[[str], History] | None = None,
         on_event: Callable[[Event], None] | None = None,
+        scratch: Path | None = None,
     ) -> None:
+        self._scratch = scratch  # where parcels lie that are not to be held in memory
         self._roster, self._run, self.faults = roster, run, faults or Faults()
         self._settings, self._history, self._on_event = settings or Settings(), history, on_event
         self.random = random.Random(seed)
@@ -68,6 +74,8 @@ class MemoryNetwork:
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._count = itertools.count()
         self._lives: dict[str, int] = {}
+        self._kept: dict[str, Lives] = {}  # what lies in the peers' state folders
+        self.newest: dict[str, int] = {}  # the newest version that a peer's next process speaks
         self.drivers: dict[str, MemoryDriver] = {}
         self.now = 0.0
         self._scheduler = Scheduler(self._lock, self.random, self._move, lambda: self.now)
@@ -81,11 +89,18 @@ class MemoryNetwork:
             self._lives[peer] = self._lives.get(peer, 0) + 1
             history = None if self._history is None else self._history(peer)
             chosen, life, clock = roster or self._roster, self._lives[peer], lambda: self.now
+            newest = self.newest.get(peer, VERSION)
+            settings = replace(self._settings, versions=(OLDEST, newest))
             table = LinkTable(
-                peer, chosen, self._run, life, self._settings,
+                peer, chosen, self._run, life, settings,
                 clock, self._on_event, history, self._lock,
             )  # fmt: skip
-            table.process_nonce = self.random.getrandbits(62)
+            table.life = Life(life, self.random.getrandbits(62))
+            table.lives = self._kept.setdefault(peer, Lives())
+            if self._scratch is not None:
+                folder = self._scratch / peer[:8]
+                folder.mkdir(exist_ok=True)
+                table.allocate = Scratch(folder / "inbox", self._settings.mapped)
             return Endpoint.over(table, MemoryDriver(self, table))
 
     def crash(self, peer: str) -> None:
@@ -117,6 +132,13 @@ class MemoryNetwork:
         for when, peer, seconds in crashes or []:
             self.at(when, lambda peer=peer, seconds=seconds: self._kill(peer, seconds))  # type: ignore[misc]
         return self._scheduler.run(programs, self.endpoint)
+
+    def upgrade(self, when: float, peer: str, newest: int) -> None:
+        """Let the processes of a peer that begin after this moment speak up to this version."""
+        if when <= self.now:
+            self.newest[peer] = newest
+        else:
+            self.at(when, lambda: self.newest.update({peer: newest}))
 
     def _kill(self, peer: str, seconds: float) -> None:
         if peer in self.drivers:
@@ -252,9 +274,12 @@ class _Line:
     def __init__(self, dialler: MemoryDriver, listener: MemoryDriver) -> None:
         self._network, self._ends = dialler.network, (dialler, listener)
         now = self._network.now
+        # TLS would agree on the form of the greeting: the best that both know.
+        newest = min(driver.table.settings.versions[1] for driver in self._ends)
+        form = GREETING if newest >= GREETING else OLDEST
         self.talks = (
-            Conversation(dialler.table, listener.table.me, True, now),
-            Conversation(listener.table, dialler.table.me, False, now),
+            Conversation(dialler.table, listener.table.me, True, now, form),
+            Conversation(listener.table, dialler.table.me, False, now, form),
         )
         self._open = [True, True]
         self._broken = self._doomed = False

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerloom.transport import OutboxFullError, Parcel, RefusedError, Skipped
+from peerloom.transport import Gap, OutboxFullError, Parcel, RefusedError, Skipped
 from peerloom.transport.inbox import Inbox
 from peerloom.transport.outbox import Outbox
 
@@ -219,10 +219,44 @@ def test_what_was_missed_is_late_also_if_it_came_before_anyone_said_so():
     inbox = Inbox("a")
     for number, round in enumerate((3, 4, 5, 6), start=1):
         inbox.deliver(arrived(round, 1, number), "ordered", 0)
-    assert inbox.expect(6, [(4, 0), (2, 0)]) == 2  # rounds 3 and 5 are stale
+    assert inbox.expect((6, 0), [(4, 0), (2, 0)]) == 2  # rounds 3 and 5 are stale
     assert [found.round for found in inbox.late()] == [4]
     assert inbox.missed == {(2, 0)}
     assert inbox.look(6, 0).round == 6
+
+
+def test_what_comes_for_a_gap_is_late_once_and_nothing_before_it_is_awaited():
+    inbox = Inbox("a")
+    for number, round in enumerate((3, 4), start=1):  # came before the gap was known
+        inbox.deliver(arrived(round, 1, number), "ordered", 0)
+    assert inbox.expect((9, 0), (), [Gap((4, 0), (9, 0))]) == 1  # round 3 is stale
+    assert inbox.want == 4
+    assert inbox.deliver(arrived(6, 1, 3), "ordered", 0) == "applied"
+    assert inbox.deliver(arrived(6, 2, 1), "ordered", 0) == "stale", "sent again after a restart"
+    assert inbox.deliver(arrived(5, 2, 2), "ordered", 0) == "stale"
+    assert inbox.deliver(arrived(9, 2, 3), "ordered", 0) == "applied"
+    assert [found.round for found in inbox.late()] == [4, 6]
+    assert inbox.want == 9
+    settled = Inbox("a")
+    settled.expect((9, 0), (), [Gap((4, 0), (9, 0), {0: 6})])
+    came = [settled.deliver(arrived(round, 1, round), "ordered", 0) for round in (5, 6, 7)]
+    assert came == ["stale", "stale", "applied"], "an earlier process had rounds up to 6"
+    assert [found.round for found in settled.late()] == [7]
+
+
+def test_who_does_two_rounds_for_each_one_here_catches_up():
+    inbox = Inbox("a")
+    inbox.deliver(arrived(3, 1, 1), "ordered", 0)
+    assert not inbox.catches_up(10), "it was never given up"
+    inbox.give_up(10, 0)
+    assert not inbox.catches_up(11)
+    inbox.deliver(arrived(4, 1, 2), "ordered", 0)
+    assert not inbox.catches_up(11), "one for one would leave it behind for ever"
+    inbox.deliver(arrived(5, 1, 3), "ordered", 0)
+    assert inbox.catches_up(11)
+    assert not inbox.catches_up(12), "two rounds have passed here"
+    inbox.deliver(arrived(12, 1, 4), "ordered", 0)
+    assert not inbox.catches_up(12), "it is there"
 
 
 def test_a_restarted_sender_may_go_back_behind_its_promise():

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from peerloom.transport import Channel, Parcel, RunIdentity, Settings
 from peerloom.transport.conversation import Conversation
-from peerloom.transport.frames import SEGMENT, VERSION, FrameError, Kind, decode, encode
+from peerloom.transport.frames import FrameError, decode, encode
 from peerloom.transport.links import LinkTable
 from peerloom.transport.receiver import Receiver
+from peerloom.transport.schemas import SEGMENT, VERSION, Kind
 from tests.doubles.memory import Faults, MemoryNetwork
 from tests.federation import RUN, federation, identity, parcel
 
@@ -160,6 +161,8 @@ def opened(run=ANY):
         "last": [0, 0],
         "want": 0,
         "room": 16,
+        "parents": [],
+        "part": [0, 0, 0],
     }
     hello = {
         "versions": [VERSION, VERSION],
@@ -224,6 +227,8 @@ SIDE = {
     "last": [0, 0],
     "want": 0,
     "room": 1,
+    "parents": [],
+    "part": [0, 0, 0],
 }
 
 
@@ -257,7 +262,7 @@ SIDE = {
         [(Kind.ACK, {"seq": 1, "result": "applied", "room": 1}, b"")],
         [(Kind.REFUSE, {"seq": 1, "why": "norm", "room": 1}, b"")],
         [(Kind.PONG, {"stamp": 1, "room": 1}, b"")],
-        [(Kind.HELLO_OK, {"roster_version": 1, **SIDE}, b"")],
+        [(Kind.HELLO_OK, {"version": 7, "roster_version": 1, **SIDE}, b"")],
     ],
     ids=lambda frames: "-".join(kind.name for kind, _, _ in frames),
 )
@@ -337,3 +342,29 @@ def test_a_newer_roster_is_shown_before_the_goodbye():
     talk._table.consider(PAIR.amended(identity(0), run="newer"))
     talk.leave("removed")
     assert [kind for kind, _ in said(talk)] == [Kind.ROSTER, Kind.BYE]
+
+
+ASKED = [
+    encode(Kind.PING, {"stamp": 1}),
+    encode(Kind.DATA, {**DATA, "seq": 3, "round": 3, "length": 1}, b"y"),
+    encode(Kind.DATA, {**DATA, "seq": 3, "round": 3, "channel": 9, "length": 1}, b"y"),
+    encode(Kind.SKIP, {"round": 3, "epoch": 0, "incarnation": 1, "seq": 3}),
+]
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["gone", "gone and back in a new epoch"])
+@pytest.mark.parametrize("asked", ASKED, ids=["ping", "parcel", "misshapen", "skip"])
+def test_no_answer_speaks_for_a_parcel_without_a_link(asked, back):
+    """A newer roster took the link away while a parcel was under way that asks for no answer."""
+    talk = opened()
+    say(talk, encode(Kind.DATA, {**DATA, "length": 1}, b"x"))
+    assert [kind for kind, _ in said(talk)] == [Kind.ACK]
+    newer = PAIR.without_links(identity(0), [(A, B)])
+    talk._table.consider(newer)
+    talk.leave("rewired")
+    say(talk, encode(Kind.DATA, {**DATA, "seq": 2, "ask": False, "length": 1}, b"x"))
+    if back:
+        talk._table.adopt(newer.with_links(identity(0), PAIR.links))
+    say(talk, asked)
+    assert [kind for kind, _ in said(talk)] == [Kind.ROSTER, Kind.BYE], "what says that it is gone"
+    assert talk.finished

@@ -8,24 +8,17 @@ import msgpack
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peerloom.transport.frames import (
-    PREFIX_LENGTH,
-    VERSION,
-    FrameError,
-    Kind,
-    decode,
-    encode,
-    read_prefix,
-)
+from peerloom.transport.frames import PREFIX_LENGTH, FrameError, decode, encode, read_prefix
 from peerloom.transport.parser import Parser
+from peerloom.transport.schemas import GREETINGS, SCHEMAS, VERSION, Kind
 from tests.frame_samples import SAMPLES
 
 BODY = np.arange(100, dtype="<f4").tobytes()
 SEAL = 8  # bytes after a body
-WITH_BODY = (Kind.DATA, Kind.MORE, Kind.ROSTER, Kind.JOIN)
+WITH_BODY = (Kind.DATA, Kind.MORE, Kind.ROSTER, Kind.JOIN, Kind.CARDS)
 
 
 def whole(kind, header=None, body=None):
@@ -44,11 +37,11 @@ def test_what_is_written_is_read(kind):
     assert body == (BODY if kind in WITH_BODY else b"")
 
 
-def framed(kind, header):
+def framed(kind, header, version=VERSION):
     """A frame without a body whose header is any value, and whose checksum is right."""
     packed = msgpack.packb(header)[:4096]
     digest = xxhash.xxh3_64_intdigest(packed)
-    return struct.pack("!4sBBHIQQ", b"PLM1", VERSION, kind, 0, len(packed), 0, digest) + packed
+    return struct.pack("!4sBBHIQQ", b"PLM1", version, kind, 0, len(packed), 0, digest) + packed
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -61,9 +54,54 @@ def test_schemas_are_closed(kind):
                 decode(framed(kind, [*values[:k], bad, *values[k + 1 :]]))
         with pytest.raises(FrameError, match="bad_header"):
             decode(framed(kind, values[:k] + values[k + 1 :]))
-    for other in ([*values, 1], SAMPLES[kind], None, 3):
+    for other in (SAMPLES[kind], None, 3):
         with pytest.raises(FrameError, match="bad_header"):
             decode(framed(kind, other))
+
+
+LATER = st.recursive(
+    st.integers(0, 2**63 - 1) | st.booleans() | st.text("az-09", max_size=128) | st.none(),
+    lambda inner: st.lists(inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=50)
+@given(st.sampled_from(Kind), st.lists(LATER, min_size=1, max_size=8))
+def test_only_greetings_may_have_fields_of_a_later_version(kind, later):
+    longer = [*SAMPLES[kind].values(), *later]
+    if kind in GREETINGS:
+        assert decode(framed(kind, longer))[1] == SAMPLES[kind], "what is known is read as ever"
+    else:
+        with pytest.raises(FrameError, match="bad_header"):
+            decode(framed(kind, longer))
+    old = [SAMPLES[kind][name] for name in SCHEMAS[6].get(kind, ())]
+    with pytest.raises(FrameError, match=r"bad_header|unknown_kind"):
+        decode(framed(kind, [*old, *later], 6), 6)
+
+
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_each_version_reads_its_own_frames_and_no_others(version):
+    for kind in SCHEMAS[version]:
+        frame = encode(kind, SAMPLES[kind], version=version)
+        found, header, _ = decode(frame, version)
+        assert found is kind
+        assert header == {name: SAMPLES[kind][name] for name in SCHEMAS[version][kind]}
+        for other in SCHEMAS.keys() - {version}:
+            with pytest.raises(FrameError, match="protocol_version"):
+                decode(frame, other)
+
+
+def test_the_form_of_greetings_is_frozen():
+    """Of a process of every later version: what it says first must be read by this one."""
+    assert encode(Kind.HELLO, SAMPLES[Kind.HELLO])[:8] == b"PLM1\x07\x01\x00\x00"
+    assert encode(Kind.HELLO_OK, SAMPLES[Kind.HELLO_OK])[:8] == b"PLM1\x07\x02\x00\x00"
+    assert encode(Kind.REFUSE, SAMPLES[Kind.REFUSE])[:8] == b"PLM1\x07\x06\x00\x00"
+    side = ["incarnation", "process_nonce", "attempt", "last", "want", "room"]
+    before = ["versions", "run", "agreement", "roster", "roster_version"]
+    assert list(SCHEMAS[7][Kind.HELLO])[:11] == [*before, *side]
+    assert list(SCHEMAS[7][Kind.HELLO_OK])[:8] == ["version", "roster_version", *side]
+    assert list(SCHEMAS[7][Kind.REFUSE]) == ["seq", "why", "room"]
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,16 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from peerloom.errors import ConfigError, PeerError
+from peerloom.errors import ConfigError, ExcludedError, PeerError
 from peerloom.peers.floats import float_channel, to_body
 from peerloom.transport import Endpoint, Identity, Parcel, Roster, Skipped, Wanted, receiver
-from peerloom.transport.frames import VERSION, FrameError, Kind, begin, encode, read_prefix
+from peerloom.transport.certificate import self_signed
+from peerloom.transport.frames import FrameError, begin, encode, read_prefix
 from peerloom.transport.framesocket import FrameSocket
 from peerloom.transport.greeting import Greetings
-from peerloom.transport.identity import self_signed
 from peerloom.transport.parser import Parser
 from peerloom.transport.receiver import Receiver
+from peerloom.transport.schemas import VERSION, Kind
 from peerloom.transport.tls import ALPN, client_context
 from tests.doubles.failpoints import arm
 from tests.federation import (
@@ -106,7 +107,9 @@ def test_parcels_under_way_are_settled_by_one_answer(tmp_path, ports, monkeypatc
     roster, acks = federation(2, [(0, 1)], ports), []
     settings = replace(quick, heartbeat=30.0, dead=60.0, window=4)
     monkeypatch.setattr(
-        receiver, "encode", lambda kind, *rest: acks.append(kind) or encode(kind, *rest)
+        receiver,
+        "encode",
+        lambda kind, *rest, **named: acks.append(kind) or encode(kind, *rest, **named),
     )
     with (
         endpoint(0, roster, tmp_path, ports[0], settings=settings) as a,
@@ -291,7 +294,8 @@ def through_middle(tmp_path, ports, **faults):
 
 
 def test_flipped_bytes_and_cuts_change_nothing(tmp_path, ports, quick):
-    middle, a, b = through_middle(tmp_path, ports, flip=0.03, cut=0.03, seed=2, settings=quick)
+    patient = replace(quick, wait=20.0)  # a link that is cut again and again may be held off
+    middle, a, b = through_middle(tmp_path, ports, flip=0.03, cut=0.03, seed=2, settings=patient)
     rounds, ahead = 120, 12
     with a, b:
         for round in range(1, rounds + 1 + ahead):
@@ -494,6 +498,22 @@ def test_a_forked_roster_is_refused_loudly(tmp_path, ports):
     assert any(event.kind == "alarm" and "roster_fork" in event.text for event in events)
 
 
+def test_who_is_excluded_by_every_neighbour_stops_and_by_one_goes_on(tmp_path, ports):
+    """One member that lies, or has a roster of its own, must not stop its neighbours."""
+    pairs = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)]
+    one, other = federation(3, pairs, ports), federation(3, pairs, ports, spec="other")
+    with (
+        endpoint(0, one, tmp_path, ports[0]) as a,
+        endpoint(1, one, tmp_path, ports[1]) as b,
+        endpoint(2, other, tmp_path, ports[2]) as c,
+    ):
+        with pytest.raises(ExcludedError, match="roster_fork"):
+            c.take(a.me, 1, 0, 20.0)
+        assert until(lambda: "by_peer_roster_fork" in a.refusals() | b.refusals())
+        assert a.settle([a.send(b.me, parcel(1))], 5.0)
+        assert numbers(b.take(a.me, 1, 0, 5.0))[0] == 1
+
+
 def test_a_greeting_is_refused_while_the_endpoint_closes(tmp_path, ports, monkeypatch):
     """Otherwise heartbeats would keep the link, and a wait for its end, alive for ever."""
     objection = Greetings._objection
@@ -517,7 +537,10 @@ FIRST = {  # the header of a first parcel
 }  # fmt: skip
 
 
-SIDE = {"process_nonce": 5, "attempt": 1, "last": [0, 0], "want": 0, "room": 16}
+SIDE = {
+    "process_nonce": 5, "attempt": 1, "last": [0, 0], "want": 0, "room": 16, "parents": [],
+    "part": [0, 0, 0],
+}  # fmt: skip
 ATTEMPTS = itertools.count(1)  # of all connections: a process never counts back
 
 
@@ -773,6 +796,9 @@ def test_a_copy_of_a_peer_with_the_same_incarnation_is_refused(tmp_path, ports):
                 lost = copy.send(b.me, parcel(1, value=7))
                 assert until(lambda: copy.refusals().get("by_peer_identity_conflict"))
                 assert lost.outcome == "pending", "not acknowledged as a duplicate"
+                with pytest.raises(ExcludedError, match="identity_conflict") as refusal:
+                    copy.settle([lost], 5.0)
+                assert refusal.value.exit_code == 6
             assert outgoing(a).up, "the first is not disturbed"
             assert a.settle([a.send(b.me, parcel(2))], 5.0)
         assert [numbers(b.take(roster.members[0].id, round, 0, 1.0))[0] for round in (1, 2)] == [
@@ -819,12 +845,8 @@ def test_peers_bring_each_other_the_newer_roster(tmp_path, ports):
     with endpoint(1, roster, tmp_path, ports[1]) as b:
         with endpoint(0, newer, tmp_path, ports[0]):
             assert until(lambda: b.roster.version == 2), "same epoch: adopted at once"
-        assert (
-            Roster.from_bytes(
-                (tmp_path / "state-1" / "roster.json").read_bytes(), roster.founder
-            ).version
-            == 2
-        )
+        file = tmp_path / "state-1" / "roster.json"  # written after it is in use
+        assert until(lambda: Roster.from_bytes(file.read_bytes(), roster.founder).version == 2)
         with endpoint(0, epoch, tmp_path, ports[0]) as a:
             assert until(lambda: b.offered() is not None)
             assert b.roster.version == 2
@@ -853,6 +875,17 @@ def test_one_process_per_state_folder(tmp_path, ports):
     again = endpoint(0, roster, tmp_path, ports[0])
     assert (first.incarnation, again.incarnation) == (1, 2)
     again.close()
+
+
+def test_an_endpoint_that_cannot_begin_leaves_no_socket(tmp_path, ports):
+    """Its driver holds sockets before the roster is judged."""
+    one, other = federation(2, [(0, 1)], ports), federation(2, [(0, 1)], ports, spec="other")
+    endpoint(0, one, tmp_path, ports[0]).close()
+    later = other.with_links(identity(0), other.links)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(ExcludedError, match="Two different rosters"):
+        endpoint(0, later, tmp_path, ports[0])
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_nothing_unpickles(pair):

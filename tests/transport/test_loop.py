@@ -10,7 +10,11 @@ import pytest
 
 from peerloom.transport import StopRequested
 from peerloom.transport.connection import Connection
+from peerloom.transport.conversation import Conversation
+from peerloom.transport.greeting import Greetings
+from peerloom.transport.loop import Loop
 from peerloom.transport.receiver import Receiver
+from peerloom.transport.sender import Sender
 from tests.federation import QUICK, endpoint, federation, free_ports, parcel, until
 
 CALM = replace(QUICK, dead=20.0, wait=20.0)  # a busy machine must not decide these tests
@@ -156,7 +160,8 @@ def test_a_request_to_stop_ends_every_wait_now_and_later(what, pair):
     timer.join()
     with pytest.raises(StopRequested):
         waits[what]()
-    assert b.stop_requested
+    with pytest.raises(StopRequested):
+        b.raise_if_stopped()
     assert not issubclass(StopRequested, Exception), "nothing catches it by the way"
 
 
@@ -188,20 +193,80 @@ def test_a_signal_ends_a_wait_between_two_frames(pair):
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_an_error_of_this_program_ends_one_connection_and_nothing_else(pair, monkeypatch, caplog):
-    a, b = pair
-    apply, failed = Receiver.apply, []
+def fails_twice(monkeypatch, owner, name):
+    """Let the first two calls of a method fail as a fault of the program would."""
+    works, failed = getattr(owner, name), []
 
-    def broken(self, coming):
-        if not failed:
+    def broken(self, *given, **named):
+        if len(failed) < 2:
             failed.append(1)
             raise ValueError("as planned")
-        return apply(self, coming)
+        return works(self, *given, **named)
 
-    monkeypatch.setattr(Receiver, "apply", broken)
+    monkeypatch.setattr(owner, name, broken)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (Receiver, "apply"),
+        (Receiver, "gathered"),
+        (Sender, "next"),
+        (Sender, "acked"),
+        (Conversation, "_take_pong"),
+        (Conversation, "tick"),
+        (Connection, "write"),
+        (Loop, "_watch"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_an_error_of_this_program_ends_one_connection_and_nothing_else(
+    pair, monkeypatch, caplog, owner, name
+):
+    """Wherever it is: the link comes back, and the traceback is in the log once."""
+    a, b = pair
     a.send(b.me, parcel(1))
-    assert b.take(a.me, 1, 0, 10.0).round == 1, "over a new connection"
-    assert "an error of this program" in caplog.text
+    assert b.take(a.me, 1, 0, 10.0).round == 1
+    fails_twice(monkeypatch, owner, name)
+    a.send(b.me, parcel(2))
+    b.send(a.me, parcel(2))
+    assert b.take(a.me, 2, 0, 20.0).round == 2, "over a new connection"
+    assert a.take(b.me, 2, 0, 20.0).round == 2
+    assert a.settle(None, 20.0)
+    assert until(lambda: "a fault of this program" in caplog.text)
+    counted = a.refusals().get("internal", 0) + b.refusals().get("internal", 0)
+    assert 1 <= counted <= 2
+    assert caplog.text.count("Traceback") <= 2, "one for each end"
+
+
+def test_an_observer_that_raises_is_dropped_and_links_go_on(tmp_path, ports, caplog):
+    def raises(event):
+        raise ValueError("as planned")
+
+    roster = federation(2, [(0, 1), (1, 0)], ports)
+    with (
+        endpoint(0, roster, tmp_path, ports[0], settings=CALM, on_event=raises) as a,
+        endpoint(1, roster, tmp_path, ports[1], settings=CALM) as b,
+    ):
+        for round in (1, 2):
+            a.send(b.me, parcel(round))
+            assert b.take(a.me, round, 0, 20.0).round == round
+            a._table.cut(a._table.greetings.current(b.me))
+        assert not a.refusals()
+    assert caplog.text.count("An observer of links failed") == 1
+
+
+@pytest.mark.parametrize("owner", [Greetings, Conversation], ids=lambda value: value.__name__)
+def test_an_error_of_this_program_in_a_greeting_is_counted_and_the_next_one_works(
+    tmp_path, ports, monkeypatch, caplog, owner
+):
+    fails_twice(monkeypatch, owner, "accept" if owner is Greetings else "_take_greeting")
+    roster = federation(2, [(0, 1), (1, 0)], ports)
+    with endpoint(0, roster, tmp_path, ports[0]) as a, endpoint(1, roster, tmp_path, ports[1]) as b:
+        a.send(b.me, parcel(1))
+        assert b.take(a.me, 1, 0, 20.0).round == 1
+        assert a.refusals().get("internal", 0) + b.refusals().get("internal", 0) == 2
+        assert "a fault of this program" in caplog.text
 
 
 def test_closing_ends_every_wait(tmp_path, ports):

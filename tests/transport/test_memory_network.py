@@ -284,6 +284,36 @@ def test_a_removed_member_is_cut_off_and_the_others_go_on():
     assert b.roster.version == 2, "never back"
 
 
+class Notes(list):
+    """A history in memory."""
+
+    def note(self, what, **facts):
+        self.append({"what": what, **facts})
+
+
+@given(st.integers(0, 2**32), st.integers(1, 8), st.integers(1, 8), st.floats(0.0, 0.5))
+def test_acked_means_applied_also_when_a_link_is_removed_under_way(seed, window, burst, when):
+    """The thread that uses a newer roster may be late to say goodbye."""
+    notes = {A: Notes(), B: Notes()}
+    settings = Settings(window=window, outbox=200, inbox=100)
+    network = MemoryNetwork(PAIR, RUN, seed, Faults(), settings, notes.__getitem__)
+    with network.endpoint(A) as a, network.endpoint(B) as b:
+        without = PAIR.without_links(identity(0), [(A, B)])
+        table = network.drivers[B].table
+        rewire, receipts = table.rewire, []
+        table.rewire = lambda: network.later(rewire, (0.0, 0.2))
+        network.at(when, lambda: b.consider(without))
+        for round in range(1, 60):
+            receipts.append(a.send(B, parcel(round)))
+            if round % burst == 0:
+                network.pass_time(0.01 * burst)
+        network.pass_time(20.0)
+        acked = {line["seq"] for line in notes[A] if line["what"] == "ack"}
+        applied = {line["seq"] for line in notes[B] if line["what"] == "apply"}
+        assert acked <= applied
+        assert not any(receipt.outcome == "pending" for receipt in receipts), "all is settled"
+
+
 def test_epochs_separate():
     two = federation(2, [(0, 1)])
     network = MemoryNetwork(two, RUN, 1)

@@ -28,7 +28,7 @@ try:
     import msgpack as _msgpack  # noqa: F401
     import xxhash as _xxhash  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError("What runs between machines", str(error.name), "peers") from error
+    raise MissingExtraError("What runs between machines", str(error.name), "peer") from error
 
 from .endpoint import Endpoint
 from .history import History, read_history
@@ -37,7 +37,7 @@ from .identity import Identity, read_id, short_id, spelled_id
 from .invitations import Invitation, InvitationBook, join_request
 from .join_server import JoinServer, join_online
 from .kit import Kit, read_kit, write_kit
-from .roster import Link, Member, Roster, RosterForkError
+from .roster import Link, Member, Relay, Roster, RosterForkError
 from .rosterbook import RosterBook
 from .sums import Flow, Inflow, Outflow
 from .transport import Transport
@@ -45,6 +45,7 @@ from .types import (
     Body,
     Channel,
     Event,
+    Gap,
     LinkState,
     Mode,
     OutboxFullError,
@@ -65,6 +66,7 @@ __all__ = [
     "Endpoint",
     "Event",
     "Flow",
+    "Gap",
     "History",
     "Home",
     "Identity",
@@ -82,6 +84,7 @@ __all__ = [
     "Parcel",
     "Receipt",
     "RefusedError",
+    "Relay",
     "Roster",
     "RosterBook",
     "RosterForkError",

@@ -19,8 +19,10 @@ class Collection:
     Call everything with the table's lock held.
     """
 
-    def __init__(self, table: LinkTable, wanted: list[Wanted], seconds: float) -> None:
-        self._table, self._begin = table, table.clock()
+    def __init__(
+        self, table: LinkTable, wanted: list[Wanted], seconds: float, paced: bool = False
+    ) -> None:
+        self._table, self._begin, self._paced = table, table.clock(), paced
         self._end, self._late = self._begin + seconds, self._begin + table.settings.late
         self.open = sorted(set(wanted))
         self.answers: dict[Wanted, Answer] = {}
@@ -68,6 +70,7 @@ class Collection:
         answer = inbox.look(want.round, want.mix_index)
         # `patience` names the very moment at which this becomes true.
         gone = not edge.up and now >= edge.since + table.settings.wait
+        gone |= self._paced and inbox.catches_up(want.round)
         if answer is None and not gone and (want.round, want.mix_index) >= inbox.floor:
             return False
         self._settle(want, answer)
@@ -83,7 +86,9 @@ class Collection:
 
     def _awaited(self, want: Wanted) -> bool:
         inbox = self._table.inboxes.get(want.peer)
-        return inbox is not None and inbox.awaits(want.round, want.mix_index)
+        if inbox is None or (self._paced and inbox.catches_up(want.round)):
+            return False
+        return inbox.awaits(want.round, want.mix_index)
 
     def _lateness(self, slow: list[Wanted], seconds: float) -> list[tuple[str, str]]:
         """Report peers that are late, and what became of those reported before."""

@@ -13,6 +13,7 @@ from .tls_stream import TlsStream
 __all__ = ["Connection", "tune"]
 
 _READS = 16  # in a row, so that other connections and answers need not wait long
+_WRITTEN = 1 << 20  # bytes in a row, for the same reason
 
 
 class Connection:
@@ -25,6 +26,7 @@ class Connection:
     def __init__(self, stream: TlsStream, conversation: Conversation, congestion: str) -> None:
         self._stream, self.conversation, self.congestion = stream, conversation, congestion
         self._under_way = 0  # bytes of the conversation that are encrypted and not yet sent
+        self.unwritten = False  # whether there is more to write than was written in a row
         self.unread = False  # whether the stream may hold more in memory, unknown to a selector
         self.watched = 0  # the events for which the selector watches it
         self.ended = False  # whether the loop has ended it
@@ -42,19 +44,25 @@ class Connection:
         """Read what has come; raises the error that ends the connection."""
         talk, stream = self.conversation, self._stream
         for _ in range(_READS):
-            count = stream.read_into(talk.buffer())
-            if not count:
-                break
-            talk.received(count, time.monotonic())
+            with talk.reading:
+                count = stream.read_into(talk.buffer())
+                if not count:
+                    break
+                talk.received(count, time.monotonic())
         self.unread = stream.pending
 
     def write(self) -> None:
-        """Write what the conversation has to say, as much as the socket takes."""
-        talk, stream = self.conversation, self._stream
+        """Write what the conversation has to say, as much as the socket takes, up to a limit."""
+        talk, stream, count = self.conversation, self._stream, 0
+        self.unwritten = False
         while stream.flush():
             if self._under_way:
                 talk.sent(self._under_way)
+                count += self._under_way
                 self._under_way = 0
+            if count >= _WRITTEN:
+                self.unwritten = True
+                return
             piece = talk.outgoing(time.monotonic())
             if not piece:
                 return

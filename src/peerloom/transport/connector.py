@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-import socket
 import threading
 import time
 from collections.abc import Callable
 from secrets import SystemRandom
 
 from ..errors import PeerError
-from .connection import Connection, tune
+from .buckets import Bucket
+from .connection import Connection
 from .conversation import Conversation
 from .frames import FrameError
 from .greeting import RefusedByPeerError
 from .links import LinkTable
 from .reasons import ALARMS
-from .roster import parse_address
-from .tls import Credentials, peer_of, reason_of
-from .tls_stream import TlsStream
+from .tls import greeting_of, reason_of
 from .types import RefusedError
+from .ways import Reached, Ways
 
 __all__ = ["Connector"]
 
 _jitter = SystemRandom()
-_log = logging.getLogger("peerloom.transport")
+_HURRIES = 1.0, 4.0  # dials out of turn to one peer: a second, at once
 
 
 class Connector:
     """Connects with all wanted peers, and hands each connection to `add`."""
 
-    def __init__(
-        self, table: LinkTable, credentials: Credentials, add: Callable[[Connection], None]
-    ) -> None:
-        self._table, self._credentials, self._add = table, credentials, add
+    def __init__(self, table: LinkTable, ways: Ways, add: Callable[[Connection], None]) -> None:
+        self._table, self._ways, self._add = table, ways, add
         self._change = threading.Condition(table.lock)
         self._wanted: list[str] = []
         self._threads: dict[str, threading.Thread] = {}
         self._open: set[Connection] = set()  # being greeted
         # By peer: when it was last reached, how many parcels had passed by then, the next pause.
         self._reached: dict[str, tuple[float, int, float]] = {}
+        self._hurried: set[str] = set()  # peers that are to be dialled now
+        self._hurries: dict[str, Bucket] = {}  # how often a relay may ask for that
+        self._direct_tried: dict[str, float] = {}  # of peers whose links go through a relay
         self._stopping = False
         self._thread = threading.Thread(target=self._start_all, name="connector", daemon=True)
 
@@ -53,6 +52,16 @@ class Connector:
         with self._table.lock:
             self._wanted.append(peer)
             self._change.notify_all()
+
+    def hurry(self, peer: str) -> None:
+        """Dial a missing peer now: it has just come to a relay."""
+        with self._table.lock:
+            if peer not in self._threads:
+                return
+            budget = self._hurries.setdefault(peer, Bucket(*_HURRIES))
+            if budget.spare(1, time.monotonic()):
+                self._hurried.add(peer)
+                self._change.notify_all()
 
     def stop(self) -> None:
         """Stop dialling, and end the threads."""
@@ -80,7 +89,13 @@ class Connector:
                         )
                         self._threads[peer] = thread
                         thread.start()
-                self._change.wait()
+                for peer in self._due_for_direct():
+                    thread = threading.Thread(
+                        target=self._try_direct, args=(peer,), name="direct", daemon=True
+                    )
+                    self._threads[f"direct {peer}"] = thread
+                    thread.start()
+                self._change.wait(self._table.settings.direct_again / 10)
 
     def _missing(self, peer: str) -> bool:
         table = self._table
@@ -94,7 +109,7 @@ class Connector:
         if passed == self._table.passed(peer) and time.monotonic() < when + longest:
             # The peer greets and hangs up: pause ever longer until a parcel has passed.
             wait, pause = last * _jitter.uniform(0.5, 1.0), min(2 * last, longest)
-        while self._goes_on(peer, wait):
+        while self._goes_on(peer, max(wait, self._table.greetings.held(peer))):
             try:
                 passed = self._table.passed(peer)
                 self._dial(peer)
@@ -102,43 +117,59 @@ class Connector:
                 wait, pause = pause, min(2 * pause, longest)
             except RefusedByPeerError as refusal:
                 wait = first if refusal.why == "crossed" else longest * _jitter.uniform(0.5, 1.0)
+                if refusal.why == "second_process":  # the one before may be gone in a moment
+                    wait, pause = pause * _jitter.uniform(0.5, 1.0), min(2 * pause, longest)
                 if refusal.why != "crossed":
                     self._table.refuse(peer, f"by_peer_{refusal.why}")
                     self._table.not_reached(peer, refusal.why)
             except (OSError, PeerError) as error:
                 self._fail(peer, error)
                 wait, pause = pause * _jitter.uniform(0.5, 1.0), min(2 * pause, longest)
-            except Exception:  # noqa: BLE001  (logged)
+            except Exception as error:  # noqa: BLE001  (counted and logged)
                 # No word of a peer may end this thread: the peer would not be dialled again.
-                _log.exception("Dialling %s failed by a fault of the program.", peer[:7])
-                self._table.not_reached(peer, "other")
+                self._table.fault(peer, error)
+                self._table.not_reached(peer, "internal")
                 wait = longest * _jitter.uniform(0.5, 1.0)
 
     def _goes_on(self, peer: str, seconds: float) -> bool:
         """Pause, then say whether the peer is still missing; if not, forget this thread."""
         with self._table.lock:
-            end = time.monotonic() + seconds
-            while self._missing(peer) and (left := end - time.monotonic()) > 0:
-                self._change.wait(left)
-            missing = self._missing(peer)
+            missing = self._still_missing(peer, seconds)
             if not missing:
                 del self._threads[peer]
             return missing
 
+    def _still_missing(self, peer: str, seconds: float) -> bool:
+        """Whether the peer is missing after a pause, which ends early if that changes."""
+        end = time.monotonic() + seconds
+        while self._missing(peer) and (left := end - time.monotonic()) > 0:
+            if peer in self._hurried:
+                break
+            self._change.wait(left)
+        self._hurried.discard(peer)
+        return self._missing(peer)
+
     def _dial(self, peer: str) -> None:
-        table, settings = self._table, self._table.settings
-        roster = table.roster
-        with contextlib.ExitStack() as undo:
-            raw = _connected(roster.member(peer).addresses, settings.dead)
-            undo.callback(raw.close)
-            congestion = tune(raw, settings.dead, settings.congestion)
-            stream = TlsStream(raw, self._credentials.client(roster), server_side=False)
-            stream.handshake(time.monotonic() + settings.dead)
-            peer_of(stream, roster, peer)
-            with table.lock:
-                if not self._missing(peer):
+        if self._ways.is_called_directly(peer):
+            with self._table.lock:  # the head start of the direct way is the other side's
+                self._hurried.discard(peer)
+                if not self._still_missing(peer, self._table.settings.relay_after):
                     return
-                talk = Conversation(table, peer, dialled=True, now=time.monotonic())
+        late = time.monotonic() + self._table.settings.dead
+        self._greet(peer, self._ways.reach(peer, late), self._missing)
+
+    def _greet(self, peer: str, reached: Reached, wanted: Callable[[str], bool]) -> None:
+        """Greet a peer that was reached, unless that is not wanted any more."""
+        table, settings = self._table, self._table.settings
+        stream, way, congestion = reached
+        with contextlib.ExitStack() as undo:
+            undo.callback(stream.close)
+            with table.lock:
+                if not wanted(peer):
+                    return
+                form = greeting_of(stream)
+                talk = Conversation(table, peer, True, time.monotonic(), form)
+                talk.way = way
                 connection = Connection(stream, talk, congestion)
                 self._open.add(connection)
             try:
@@ -151,6 +182,34 @@ class Connector:
                     self._open.discard(connection)
             undo.pop_all()
         self._add(connection)
+
+    # -- from a relay to the direct way
+
+    def _relayed(self, peer: str) -> bool:
+        talk = self._table.greetings.current(peer)
+        return not self._stopping and talk is not None and talk.way != "direct"
+
+    def _due_for_direct(self) -> list[str]:
+        """The peers whose links go through a relay and have done so for long."""
+        table, now, due = self._table, time.monotonic(), []
+        for peer in table.peers():
+            if not self._relayed(peer) or not table.roster.member(peer).addresses:
+                self._direct_tried.pop(peer, None)
+            elif now >= self._direct_tried.setdefault(peer, now) + table.settings.direct_again:
+                self._direct_tried[peer] = now
+                due.append(peer)
+        return due
+
+    def _try_direct(self, peer: str) -> None:
+        """Replace a link through a relay by a direct one, if there is a way now."""
+        try:
+            late = time.monotonic() + self._table.settings.dead
+            self._greet(peer, self._ways.direct(peer, late), self._relayed)
+        except (OSError, PeerError):
+            pass  # the link through the relay stays
+        finally:
+            with self._table.lock:
+                self._threads.pop(f"direct {peer}", None)
 
     def _fail(self, peer: str, error: OSError | PeerError) -> None:
         table = self._table
@@ -169,14 +228,3 @@ class Connector:
         else:
             why = "removed"  # from the roster, just now
         table.not_reached(peer, "stopped" if self._stopping else why)
-
-
-def _connected(addresses: tuple[str, ...], patience: float) -> socket.socket:
-    """A socket connected with the first address that answers."""
-    failure: OSError = ConnectionRefusedError("the roster has no address for this peer")
-    for address in addresses:
-        try:
-            return socket.create_connection(parse_address(address), timeout=patience)
-        except OSError as error:
-            failure = error
-    raise failure

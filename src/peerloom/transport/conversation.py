@@ -13,34 +13,48 @@ out, which is at most one segment of a body.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import Any
 
+from .cards import Passing, entries
 from .edge import Edge
-from .frames import MAY_COME, FrameError, Head, Kind, State, encode
+from .frames import FrameError, Head, encode
 from .greeting import RefusedByPeerError
 from .links import LinkTable
 from .parser import Frame, Parser
 from .reasons import FAREWELLS
-from .receiver import Receiver
+from .receiver import Outcome, Receiver
+from .schemas import GREETING, MAY_COME, Kind, State
 from .sender import COPY_LIMIT, Sender, next_write
 from .types import RefusedError
 
 __all__ = ["Conversation"]
 
 _NS = 1_000_000_000
-# More than one read can ask for: a peer that keeps asking without reading is cut off.
-_MOST_ANSWERS = 1024
 _MOST_OLD_ROSTERS = 8  # over one connection
 
 
 class Conversation:
     """One connection with one peer whose key is proved; it carries the links both ways."""
 
-    def __init__(self, table: LinkTable, peer: str, dialled: bool, now: float) -> None:
+    def __init__(
+        self,
+        table: LinkTable,
+        peer: str,
+        dialled: bool,
+        now: float,
+        greeting: int = GREETING,
+    ) -> None:
         self._table, self.peer = table, peer
+        # The version of the frames: first that of the greeting, then the one agreed on.
+        self.version = greeting
+        lowest, highest = table.settings.versions
+        # On which the two may agree: a greeting of version 6 knows no other.
+        self.versions = [max(lowest, GREETING), highest] if greeting >= GREETING else [greeting] * 2
         self.state: State = "greeting" if dialled else "expecting"
         self.attempt, self.was_up = 0, False
+        self.way = "direct"  # how the connection goes, for people
         settings = table.settings
         with table.lock:
             self._out_edge: Edge | None = table.edges.get(("out", peer))
@@ -51,7 +65,11 @@ class Conversation:
                     table.outboxes[peer], self._out_edge, table.incarnation, settings.heartbeat
                 )
             self.receiver = None if self._in_edge is None else Receiver(table, peer)
-        self._parser = Parser(self._admit)
+        with table.lock:
+            self._budget = table.greetings.budget(peer)
+        self._asked_us = False  # whether what asks for an answer has come since we last spoke
+        self._pinged_us = False
+        self._parser = Parser(self._admit, greeting)
         self.buffer = self._parser.buffer
         self._answers, self._pieces = deque[bytes](), deque[bytes | memoryview]()
         self._out = memoryview(b"")
@@ -61,10 +79,16 @@ class Conversation:
         # The PING that has no answer yet: its stamp, when it left, and whether no parcel was
         # unanswered then, so that its answer tells the round-trip time.
         self._asked: tuple[int, float, bool] | None = None
+        self._must_ask = False  # whether to send a PING as soon as none is unanswered
+        self.proved = -1.0  # when the last PING left that was answered
         self._old_rosters = 0  # that the other side brought
-        self._roster_there = 0  # the newest version that the other side is known to have
+        self.roster_there = 0  # the newest version that the other side is known to have
+        self._passing = Passing(table.cards)
         self._farewell, self._bye_sent = "", False
         self.news = False  # whether something came that other threads may wait for
+        self.offered = [0, 0, 0]  # what our greeting said of a parcel that has come in part
+        # Held by the thread that reads, from the bytes to their effect. Nobody waits for it.
+        self.reading = threading.Lock()
         if dialled:
             self._greet()
 
@@ -90,7 +114,7 @@ class Conversation:
         if self.state == "closed":
             return None
         self._check(head.kind)
-        if head.kind is Kind.ROSTER:
+        if head.kind in (Kind.ROSTER, Kind.CARDS):
             return memoryview(bytearray(head.body_length))
         if self.receiver is None:
             raise FrameError("out_of_turn", head.kind.name)
@@ -105,22 +129,28 @@ class Conversation:
             return  # it was replaced, or has said goodbye: what follows is ignored
         kind, header = frame.kind, frame.header
         self._check(kind)
-        if len(self._answers) > _MOST_ANSWERS:
-            raise FrameError("out_of_turn", "more is asked than is listened to")
         if kind in (Kind.DATA, Kind.MORE, Kind.SKIP):
-            self._take_parcel(frame)
+            self._take_parcel(frame, now)
         elif kind in (Kind.ACK, Kind.REFUSE, Kind.PONG):
             with self._table.lock:
+                self._budget.charge("answer", now)
                 self._take_answer(kind, header, now)
         elif kind is Kind.PING:
+            self._budget.charge("ping", now)
+            if self._pinged_us:
+                raise FrameError("too_fast", "PING before the last was answered")
+            self._pinged_us = True
             with self._table.lock:
-                if self.receiver is not None and self.receiver.dropped:
-                    # A PONG would speak for a parcel that was not taken.
-                    raise ConnectionError("a link is gone, and a parcel of it with it")
-                room = self._room()
-                self._answers.append(encode(Kind.PONG, {"stamp": header["stamp"], "room": room}))
+                # A PONG speaks for every parcel before it. That the link is gone is said by the
+                # roster and BYE, which are about to leave: ending at once might hide them.
+                if self.receiver is None or not self.receiver.dropped:
+                    said = {"stamp": header["stamp"], "room": self._room()}
+                    self._answers.append(self._encoded(Kind.PONG, said))
         elif kind is Kind.ROSTER:
+            self._budget.charge("roster", now)
             self._take_roster(bytes(frame.body))
+        elif kind is Kind.CARDS:
+            self._take_cards(bytes(frame.body), now)
         elif kind is Kind.BYE:
             self.state = "closed"
             if header["why"] in FAREWELLS:
@@ -132,16 +162,27 @@ class Conversation:
     def _take_roster(self, data: bytes) -> None:
         known = self._table.newest.version
         there = self._table.brought(data)
-        self._roster_there = max(self._roster_there, there)
+        self.roster_there = max(self.roster_there, there)
         if there <= known:  # two may cross, but checking a signature costs more than a parcel
             self._old_rosters += 1
             if self._old_rosters > _MOST_OLD_ROSTERS:
                 raise FrameError("out_of_turn", "rosters that are known")
 
-    def _take_parcel(self, frame: Frame) -> None:
+    def _take_cards(self, body: bytes, now: float) -> None:
+        table, cards = self._table, entries(body)
+        with table.lock:
+            self._budget.charge_cards(1 + len(cards), len(table.newest.members), now)
+            before = table.cards.version
+            self._passing.has(table.cards.take(cards, table.newest))
+            if table.cards.version != before:
+                for talk in table.greetings.all():
+                    table.wake(talk.peer)
+
+    def _take_parcel(self, frame: Frame, now: float) -> None:
         receiver = self.receiver
         if receiver is None:
             raise FrameError("out_of_turn", frame.kind.name)
+        size = 0
         if frame.kind is Kind.SKIP:
             with self._table.lock:
                 answer = receiver.skip(frame.header)
@@ -149,11 +190,28 @@ class Conversation:
             arrival = receiver.gathered(frame)  # checks a whole body, so without the lock
             if arrival is None:
                 return
+            size = arrival.length
             with self._table.lock:
                 answer = receiver.apply(arrival)
         self.news = True
+        self._account(receiver.outcome, size, now)
         if answer:
+            if self._asked_us:  # a sender waits for an answer before it asks for the next
+                raise FrameError("too_fast", f"{frame.kind.name} before the last was answered")
+            self._asked_us = True
             self._answers.append(answer)
+
+    def _account(self, outcome: Outcome, size: int, now: float) -> None:
+        """Charge the neighbour for a parcel or promise that brought nothing new."""
+        budget = self._budget
+        if outcome in ("useful", "latest"):
+            budget.earn("ping")  # a thread that waits for the answer may ask for it
+        if outcome == "useful":
+            budget.earn("greeting")  # a line may break often, as long as it carries something
+        if outcome == "latest":
+            budget.charge("latest", now)
+        elif outcome != "useful":
+            budget.charge(outcome, now, size)
 
     def _take_answer(self, kind: Kind, header: dict[str, Any], now: float) -> None:
         if kind is Kind.REFUSE and not header["seq"]:
@@ -174,6 +232,9 @@ class Conversation:
             raise FrameError("out_of_turn", "PONG")
         _, when, alone = self._asked
         self._asked = None
+        if self.proved < 0:
+            self._table.greetings.confirm(self.peer)
+        self.proved = when
         if alone:
             self._time(now - when)
         if self.sender is not None:
@@ -183,34 +244,49 @@ class Conversation:
 
     def _greet(self) -> None:
         with self._table.lock:
-            hello = self._table.greetings.hello(self.peer)
+            hello = self._table.greetings.hello(self)
             self.attempt = hello["attempt"]
-            self._answers.append(encode(Kind.HELLO, {**hello, "room": self._room()}))
+            self._answers.append(self._encoded(Kind.HELLO, {**hello, "room": self._room()}))
 
     def _take_greeting(self, kind: Kind, header: dict[str, Any], now: float) -> None:
         table = self._table
         try:
             if kind is Kind.HELLO:
                 answer = table.greetings.accept(self, header)
-                self._answers.append(encode(Kind.HELLO_OK, {**answer, "room": self._room()}))
+                said = {**answer, "room": self._room()}
+                self._answers.append(self._encoded(Kind.HELLO_OK, said))
+                self._speak(answer["version"])
             else:
+                self._speak(header.get("version", self.version))
                 table.greetings.accepted(self, header, self.attempt)
                 self._time(now - self._spoke)
         except RefusedError as refusal:
             self._refuse_greeting(refusal.why)
             raise
         self.state, self.was_up = "up", True
-        self._roster_there = header["roster_version"]
+        for edge in self.edges:
+            edge.version = self.version
+        self.roster_there = header["roster_version"]
+        self._budget.earn("cards")  # all of them come once more
         if self.receiver is not None:
-            self.receiver.greeted(header["incarnation"])
+            self.receiver.greeted(header["incarnation"], self.version, self.offered)
         if self.sender is not None:
-            self.sender.resume(header, table.roster.epoch)
+            self.sender.resume(header, table.roster.epoch, self.version)
         if kind is Kind.HELLO:  # the side that dialled has timed its greeting instead
             self._answers.append(self._ping(now))
-        table.went_up(self.peer)
+        table.went_up(self.peer, self.way)
 
     def _refuse_greeting(self, why: str) -> None:
-        self._answers.append(encode(Kind.REFUSE, {"seq": 0, "why": why, "room": 0}))
+        self._answers.append(self._encoded(Kind.REFUSE, {"seq": 0, "why": why, "room": 0}))
+
+    def _speak(self, version: int) -> None:
+        """Go on in the version on which the greeting agreed."""
+        if not self.versions[0] <= version <= self.versions[1]:
+            raise FrameError("protocol_version", f"{version} was not offered")
+        self.version = self._parser.version = version
+
+    def _encoded(self, kind: Kind, header: dict[str, Any], body: bytes = b"") -> bytes:
+        return encode(kind, header, body, self.version)
 
     def _room(self) -> int:
         return 0 if self.receiver is None else self.receiver.room()
@@ -243,22 +319,27 @@ class Conversation:
         if self._answers:
             pieces.extend(self._answers)
             self._answers.clear()
+            self._asked_us = self._pinged_us = False
         if self._bye_sent or self.state not in ("up", "leaving"):
             return
-        if self._roster_there < self._table.newest.version:
-            self._roster_there = self._table.newest.version
-            pieces.append(encode(Kind.ROSTER, {}, self._table.newest.to_bytes()))
+        if self.roster_there < self._table.newest.version:
+            self.roster_there = self._table.newest.version
+            pieces.append(self._encoded(Kind.ROSTER, {}, self._table.newest.to_bytes()))
         if self.state == "leaving":
             self._take_leave(now)
             return
+        if self.version >= 7 and (cards := self._passing.body(now)):
+            pieces.append(self._encoded(Kind.CARDS, {}, cards))
         if self.receiver is not None and self.receiver.blocks_sender():
             pieces.append(self.receiver.grant())
         while self.sender is not None and size < COPY_LIMIT and (frame := self.sender.next(now)):
             pieces.extend(frame)
             size += sum(map(len, frame))
+            self._budget.earn("answer")
             self._spoke = now
         quiet = now >= self._spoke + self._table.settings.heartbeat
-        if self._asked is None and (quiet or (self.sender is not None and self.sender.needs_ping)):
+        waits = self._must_ask or (self.sender is not None and self.sender.needs_ping)
+        if self._asked is None and (quiet or waits):
             pieces.append(self._ping(now))
         elif quiet and self.receiver is not None:
             # The answer to the last PING may come late: show the other side that we are here.
@@ -268,15 +349,15 @@ class Conversation:
     def _ping(self, now: float) -> bytes:
         stamp = int(now * _NS)
         alone = self.sender is None or not self.sender.unanswered
-        self._asked, self._spoke = (stamp, now, alone), now
+        self._asked, self._spoke, self._must_ask = (stamp, now, alone), now, False
         if self.sender is not None:
             self.sender.ask_all()
-        return encode(Kind.PING, {"stamp": stamp})
+        return self._encoded(Kind.PING, {"stamp": stamp})
 
     def _take_leave(self, now: float) -> None:
         if self._asked is None and self.sender is not None and self.sender.unanswered:
             self._pieces.append(self._ping(now))  # learn what has arrived
-        self._pieces.append(encode(Kind.BYE, {"why": self._farewell}))
+        self._pieces.append(self._encoded(Kind.BYE, {"why": self._farewell}))
         self._bye_sent = True
 
     # -- time and end
@@ -290,6 +371,8 @@ class Conversation:
                 due = min(due, self._spoke + self._table.settings.heartbeat)
             if self.sender is not None and self.sender.held_until:
                 due = min(due, self.sender.held_until)
+            if self.version >= 7:
+                due = min(due, self._passing.due)
         return due
 
     def tick(self, now: float) -> None:
@@ -311,10 +394,27 @@ class Conversation:
         gone = self._bye_sent and self._asked is None
         return (self.state == "closed" or gone) and not (self._out or self._pieces or self._answers)
 
+    def prove(self) -> None:
+        """Ask the other side whether it is there; `proved` tells when it was. Hold the lock."""
+        self._must_ask = True
+        self._table.wake(self.peer)
+
     def replaced(self) -> None:
         """End this conversation: another one carries the links from now on."""
         self.state = "closed"
+        # Another thread may be reading into the parcel that is coming: then it begins anew.
+        if self.reading.acquire(blocking=False):
+            try:
+                self._parser.read_past()
+                self.over()
+            finally:
+                self.reading.release()
         self._table.cut(self)
+
+    def over(self) -> None:
+        """Leave to the next conversation what has come in part; nothing is read here any more."""
+        if self.receiver is not None:
+            self.receiver.release()
 
     @property
     def edges(self) -> list[Edge]:

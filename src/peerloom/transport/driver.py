@@ -16,9 +16,12 @@ from .greeting import RefusedByPeerError
 from .links import LinkTable
 from .listener import Listener
 from .loop import Loop
+from .outbound import Outbound
 from .reasons import ALARMS
 from .tls import Credentials, reason_of
+from .tls_stream import Carrier
 from .types import RefusedError
+from .ways import Ways
 
 __all__ = ["Driver", "TlsDriver"]
 
@@ -57,13 +60,22 @@ class Driver(Protocol):
 class TlsDriver:
     """Sockets and threads: a listener, a connector, and one loop or several.
 
+    With `listen` None there is no port: this side dials, or is called through a relay.
+
     Where no parcel is longer than `Settings.large`, one loop carries all links and waiting threads
     drive it. Otherwise several loops encrypt in parallel, each in its own thread.
     """
 
-    def __init__(self, table: LinkTable, credentials: Credentials, listen: tuple[str, int]) -> None:
+    def __init__(
+        self,
+        table: LinkTable,
+        credentials: Credentials,
+        listen: tuple[str, int] | None,
+        outbound: Outbound | None = None,
+    ) -> None:
         self._table = table
-        self._connector = Connector(table, credentials, self._add)
+        self._ways = Ways(table, credentials, outbound or Outbound(), self._admit, self._present)
+        self._connector = Connector(table, self._ways, self._add)
         self._listener = Listener(table, credentials, self._add, self._connector.want, listen)
         small = table.longest <= table.settings.large
         many = 1 if small else max(1, min(len(table.peers()), os.cpu_count() or 1))
@@ -103,6 +115,7 @@ class TlsDriver:
         with table.lock:
             while (self._places or table.greetings.all()) and (left := end - time.monotonic()) > 0:
                 self._gone.wait(left)
+        self._ways.stop()
         self._listener.stop()
         self._connector.stop()
         for loop in self._loops:
@@ -136,6 +149,12 @@ class TlsDriver:
             loop.interrupt()
 
     # -- connections
+
+    def _admit(self, carrier: Carrier, caller: str, way: str) -> None:
+        self._listener.admit(carrier, caller, way)
+
+    def _present(self, peer: str) -> None:
+        self._connector.hurry(peer)
 
     def _add(self, connection: Connection) -> None:
         """Give a connection whose conversation is up to the loop with the fewest."""
@@ -174,8 +193,11 @@ class TlsDriver:
             table.refuse(talk.peer, why, str(error) if why in ALARMS else "")
         elif isinstance(error, RefusedError):
             why = error.why
-        elif isinstance(error, Exception):
+        elif isinstance(error, OSError):
             why = reason_of(error)
+        elif error is not None:
+            why = "internal"
+            table.fault(talk.peer, error)
         if self._stopping and why == "closed":
             why = "stopped"
         table.ended(talk, why)
@@ -201,4 +223,5 @@ class TlsDriver:
                 self._wake(conversation.peer)
             for peer in table.peers():
                 self._connector.want(peer)
+        self._ways.follow()
         self.flush()

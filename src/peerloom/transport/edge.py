@@ -6,11 +6,31 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from .types import LinkState, Tally
+from .types import Body, LinkState, Tally
 
-__all__ = ["Edge", "Waiters"]
+__all__ = ["Arrival", "Edge", "Waiters"]
+
+
+@dataclass
+class Arrival:
+    """A parcel as it comes in; one that is not wanted has no body, and perhaps a reason."""
+
+    header: dict[str, Any]
+    body: Body | None = None
+    why: str = ""
+    filled: int = 0
+
+    @property
+    def length(self) -> int:
+        """Bytes of the whole body."""
+        return int(self.header["length"])
+
+    @property
+    def place(self) -> list[int]:
+        """How a greeting names what is there of it: incarnation, seq, bytes."""
+        return [self.header["incarnation"], self.header["seq"], self.filled]
 
 
 @dataclass
@@ -21,11 +41,15 @@ class Edge:
     direction: Literal["in", "out"]
     since: float
     up: bool = False
+    was_up: bool = False  # at any time of this process
     rtt: float | None = None
     congestion: str = ""
+    version: int = 0  # of the protocol, on the last connection
+    way: str = ""
     frames: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     reconnects: Counter[str] = field(default_factory=Counter)
+    part: Arrival | None = None  # a parcel that was coming when the last connection was lost
 
     def count(self, result: str, size: int) -> None:
         """Count one more parcel with this result."""
@@ -47,6 +71,8 @@ class Edge:
             reconnects=dict(self.reconnects),
             tally=tally,
             congestion=self.congestion,
+            version=self.version,
+            way=self.way if self.up else "",
         )
 
 

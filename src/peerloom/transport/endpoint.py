@@ -7,21 +7,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from ..errors import ConfigError, PeerError
+from .cards import Cards
 from .collection import Answer, Collection
 from .driver import Driver, TlsDriver
 from .files import StateFolder
 from .history import History
 from .identity import Identity
 from .links import LinkTable
+from .lives import Lives
+from .mapped import Scratch
+from .outbound import Outbound
 from .outbox import Outbox
 from .roster import Roster
 from .rosterbook import RosterBook
+from .rosterkeeper import RosterKeeper
 from .tls import Credentials
 from .types import (
     Event,
+    Gap,
     LinkState,
     Mode,
     Parcel,
@@ -39,9 +45,13 @@ class Endpoint:
     """A peer's end of all its links, over TLS: a `Transport`, which documents every method.
 
     The state directory belongs to one peer and one run; it holds the lock, the incarnation and the
-    newest roster. `listen` may name port 0 for any free one (see `port`). With `history`, every
-    event is kept for the checker.
+    newest roster of the run's epoch. `listen` may name port 0 for any free one (see `port`), or
+    be None for a peer that nobody can dial. With `history`, every event is kept for the checker.
+    `keep` writes down the newest roster elsewhere, before the state directory does. `outbound` says
+    how this site dials out.
     """
+
+    _keeper: RosterKeeper | None = None
 
     def __init__(
         self,
@@ -49,12 +59,15 @@ class Endpoint:
         roster: Roster,
         run: RunIdentity,
         state_dir: Path,
-        listen: tuple[str, int] = ("127.0.0.1", 0),
+        listen: tuple[str, int] | None = ("127.0.0.1", 0),
         settings: Settings | None = None,
         on_event: Callable[[Event], None] | None = None,
         history: History | None = None,
+        keep: Callable[[Roster], object] | None = None,
+        outbound: Outbound | None = None,
     ) -> None:
         self._folder = StateFolder(Path(state_dir))
+        driver: TlsDriver | None = None
         try:
             book = RosterBook(self._folder.folder / "roster.json", roster.founder)
             if book.current is None or roster.epoch <= book.current.epoch:
@@ -65,10 +78,19 @@ class Endpoint:
                 identity.id, book.current, run, incarnation, settings or Settings(),
                 time.monotonic, on_event, history,
             )  # fmt: skip
-            table.keep = book.offer
-            self._build(table, TlsDriver(table, Credentials(identity), listen), self._folder.close)
+            table.cards = Cards(time.monotonic, identity.sign)
+            table.lives = Lives(self._folder.folder / "lives.json", run.run_id, incarnation)
+            table.lives.begin(table.life, table.peers())
+            table.allocate = Scratch(self._folder.folder / "inbox", table.settings.mapped)
+            credentials = Credentials(identity, table.settings.versions)
+            driver = TlsDriver(table, credentials, listen, outbound)
+            self._build(table, driver, self._folder.close)
+            self._keeper = keeper = RosterKeeper(table, book, keep)
+            table.keep = keeper.try_to_save
             table.consider(roster)  # it may be of a later epoch than the run's
         except BaseException:
+            if driver is not None:  # it holds sockets from the beginning
+                driver.stop()
             self._folder.close()
             raise
 
@@ -148,7 +170,7 @@ class Endpoint:
                 "are agreed on in RunIdentity."
             )
         with table.lock:
-            self._raise_if_stopped()
+            self.raise_if_stopped()
             if table.closed("out", peer):
                 return Receipt(peer, "refused", "no_link")
             now, epoch = table.clock(), table.roster.epoch
@@ -210,7 +232,7 @@ class Endpoint:
         self._driver.flush()
         with table.lock:
             while self._pending(receipts):
-                self._raise_if_stopped()
+                self.raise_if_stopped()
                 if table.clock() >= end:
                     return False
                 self._driver.wait(end - table.clock(), lambda: not self._pending(receipts))
@@ -246,18 +268,23 @@ class Endpoint:
         return self.receive_all([wanted], deadline_seconds)[wanted]
 
     def receive_all(
-        self, wanted: list[Wanted], deadline_seconds: float, known: int | None = None
+        self,
+        wanted: list[Wanted],
+        deadline_seconds: float,
+        known: int | None = None,
+        paced: bool = False,
     ) -> dict[Wanted, Answer]:
         """`take` for many at once: returns as soon as each is there, skipped or given up.
 
         With `known`, the version of the roster that the caller knows, it also returns when there
-        is a newer one, with the answers so far.
+        is a newer one, with the answers so far. With `paced`, a peer that is behind and catches up
+        is given up at once.
         """
         self._send_batch()
-        table, collection = self._table, Collection(self._table, wanted, deadline_seconds)
+        table, collection = self._table, Collection(self._table, wanted, deadline_seconds, paced)
         while True:
             with table.lock:
-                self._raise_if_stopped()
+                self.raise_if_stopped()
                 lines = collection.look()
                 table.make_room()
                 news = known is not None and table.newest.version != known
@@ -270,15 +297,28 @@ class Endpoint:
                 return collection.answers
 
     def expect(
-        self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None
+        self,
+        round: int,
+        missed: Mapping[str, Iterable[tuple[int, int]]] | None = None,
+        gaps: Mapping[str, Iterable[Gap]] | None = None,
     ) -> None:
         """Go on at this round; parcels that came for earlier rounds are dropped."""
         with self._table.lock:
             self._table.want = round
             for peer, inbox in self._table.inboxes.items():
-                stale = inbox.expect(round, (missed or {}).get(peer, ()))
+                given_up = (missed or {}).get(peer, ()), (gaps or {}).get(peer, ())
+                stale = inbox.expect((round, 0), *given_up)
                 self._table.edges["in", peer].frames["stale"] += stale
             self._table.make_room()  # a peer may wait for room that older parcels took
+        self._driver.flush()
+
+    def expect_late(self, peer: str, gap: Gap) -> None:
+        """Go on after a gap with this peer; what came or comes for the gap is late."""
+        with self._table.lock:
+            if peer in self._table.inboxes:
+                stale = self._table.inboxes[peer].expect(gap.end, (), [gap])
+                self._table.edges["in", peer].frames["stale"] += stale
+                self._table.make_room()
         self._driver.flush()
 
     def late(self, peer: str) -> list[Parcel]:
@@ -286,6 +326,14 @@ class Endpoint:
         with self._table.lock:
             inbox = self._table.inboxes.get(peer)
             return [] if inbox is None else inbox.late()
+
+    def cover(self, peer: str, count: int) -> None:
+        """Give the room of so many late parcels back: they are not needed again."""
+        with self._table.lock:
+            if peer in self._table.inboxes:
+                self._table.inboxes[peer].cover(count)
+                self._table.make_room()
+        self._driver.flush()
 
     def newest(self, peer: str, channel: int) -> Parcel | None:
         """The newest parcel that came on a channel; it stays there."""
@@ -300,7 +348,7 @@ class Endpoint:
         end = table.clock() + deadline_seconds
         with table.lock:
             while table.news <= seen and table.clock() < end:
-                self._raise_if_stopped()
+                self.raise_if_stopped()
                 self._driver.wait(end - table.clock(), lambda: table.news > seen)
             return table.news
 
@@ -310,10 +358,40 @@ class Endpoint:
         """Every directed link of this peer."""
         return self._table.links()
 
+    def connected(self, peer: str) -> bool:
+        """Whether a link with this peer is up."""
+        with self._table.lock:
+            return self._table.connected(peer)
+
+    def lost(self, peer: str) -> bool:
+        """Whether its link was up and is down, or has been down for longer than `wait`."""
+        with self._table.lock:
+            return self._table.lost(peer)
+
     def refusals(self) -> dict[str, int]:
         """Connections and frames refused here, by reason."""
         with self._table.lock:
             return dict(self._table.refusals)
+
+    # -- cards
+
+    def share(self, facts: Mapping[str, Any]) -> None:
+        """Sign a card with these facts of this peer, and pass it on."""
+        table = self._table
+        whose = {"member": self.me, "incarnation": self.incarnation, "run": table.run.run_id}
+        with table.lock:
+            links = [[link.peer[:7], link.way] for link in table.links() if link.up]
+            several = {"links": links, "roster": table.roster.version}
+            table.cards.share({**facts, **whose, **several})
+            for talk in table.greetings.all():
+                table.wake(talk.peer)
+        self._driver.flush()
+
+    def cards(self) -> list[tuple[Mapping[str, Any], float]]:
+        """What the newest card of every member says, and its age in seconds."""
+        with self._table.lock:
+            found = self._table.cards.all(self._table.newest)
+        return [(card.facts, age) for card, age in found]
 
     # -- rosters
 
@@ -329,32 +407,49 @@ class Endpoint:
         """Consider a roster that came by another way than the links."""
         self._table.consider(roster)
 
-    def refuse(self, why: str, detail: str) -> None:
-        """Count and report that something of this peer's own was refused."""
-        self._table.refuse(self.me, why, detail)
+    def unasked(self) -> list[str]:
+        """Names of neighbours that have not said which roster they have, or not brought it yet."""
+        table = self._table
+        with table.lock:
+            asked = {
+                talk.peer
+                for talk in table.greetings.all()
+                if talk.state == "up" and talk.roster_there <= table.newest.version
+            }
+            return [table.name(peer) for peer in table.peers() if peer not in asked]
+
+    @property
+    def roster_unsaved(self) -> bool:
+        """Whether the roster in use, or one that was offered, is not on disk."""
+        return self._keeper is not None and self._keeper.unsaved
+
+    def save_roster(self) -> None:
+        """Write down the newest roster if it is not on disk; OSError if that fails."""
+        if self._keeper is not None:
+            self._keeper.save()
+
+    def refuse(self, why: str, detail: str, peer: str = "") -> None:
+        """Count and report that something was refused: of a peer, or of this peer's own folder."""
+        self._table.refuse(peer or self.me, why, detail)
 
     def closed(self, direction: Literal["in", "out"], peer: str) -> bool:
         """Whether the newest roster has no such link."""
         with self._table.lock:
             return self._table.closed(direction, peer)
 
-    def halt(self, why: str, word: str = "stopped") -> None:
+    def halt(self, error: PeerError, word: str = "stopped") -> None:
         """Let every wait raise this error."""
-        self._table.halt(why, word)
+        self._table.halt(error, word)
         self._driver.flush()
-
-    @property
-    def stop_requested(self) -> bool:
-        """Whether `request_stop` was called."""
-        return self._table.stop_requested
 
     def request_stop(self) -> None:
         """Let every wait, now or later, raise `StopRequested`; see `Transport`."""
         self._table.stop_requested = True
         self._driver.interrupt()
 
-    def _raise_if_stopped(self) -> None:
+    def raise_if_stopped(self) -> None:
+        """Raise what ends this run, if something does: a stop, or a halt."""
         if self._table.stop_requested:
             raise StopRequested
-        if self._table.halted:
-            raise PeerError(self._table.halted)
+        if self._table.halted is not None:
+            raise self._table.halted

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import PeerError
@@ -14,26 +16,32 @@ from ..errors import PeerError
 __all__ = [
     "StateFolder",
     "append_lines",
+    "changing",
+    "close_folder",
     "is_locked",
     "read_lines",
     "refuse_loose_permissions",
+    "sync_folder",
     "write_whole",
 ]
 
 
 def write_whole(
-    path: Path, *parts: bytes | memoryview, mode: int = 0o644, durable: bool = True
+    path: Path, *parts: bytes | memoryview, mode: int | None = None, durable: bool = True
 ) -> None:
-    """Replace a file atomically.
+    """Replace a file atomically. Without a mode, the process's umask decides who may read it.
 
     Readers, also after a crash, find the old content or the new, never a part. With durable=False
     that does not hold after a power cut.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    draft.unlink(missing_ok=True)  # what lies there may be open elsewhere, or be a link
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    handle = os.open(draft, flags, 0o666 if mode is None else mode)
     try:
         with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), mode)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             for part in parts:
                 file.write(part)
             file.flush()
@@ -43,13 +51,17 @@ def write_whole(
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    if not durable:
-        return
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    if durable:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in this folder outlast a power cut."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)
 
 
 def rename(draft: Path, path: Path) -> None:
@@ -99,11 +111,31 @@ def refuse_loose_permissions(path: Path) -> None:
         )
 
 
+def close_folder(folder: Path) -> bool:
+    """Take everybody else's rights to a folder away; whether there were any."""
+    found = folder.stat()
+    loose = bool(found.st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+    if loose:
+        folder.chmod(stat.S_IMODE(found.st_mode) & stat.S_IRWXU)
+    return loose
+
+
+@contextmanager
+def changing(folder: Path) -> Iterator[None]:
+    """Let one process at a time read, compare and write what lies in this folder."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def is_locked(folder: Path) -> bool:
     """Whether a running process holds this state folder."""
     try:
         lock = os.open(folder / "lock", os.O_RDWR)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,15 +164,14 @@ class StateFolder:
     def next_incarnation(self) -> int:
         """One more than last time, on disk before use: (incarnation, seq) must never repeat."""
         path = self.folder / "incarnation"
-        try:
-            last = int(path.read_text()) if path.exists() else 0
-        except ValueError:
+        text = path.read_bytes() if path.exists() else b"0"
+        if not re.fullmatch(rb"[0-9]{1,15}\s*", text):
             raise PeerError(
                 f"{path} does not hold a number. "
                 "Remove the whole folder: the peer then joins as new."
-            ) from None
-        write_whole(path, f"{last + 1}\n".encode(), mode=0o600)
-        return last + 1
+            )
+        write_whole(path, f"{int(text) + 1}\n".encode(), mode=0o600)
+        return int(text) + 1
 
     def close(self) -> None:
         """Release the lock."""

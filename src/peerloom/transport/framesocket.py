@@ -6,21 +6,23 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 
-from .frames import FrameError, Head, Kind, encode
+from .blocking_stream import BlockingStream
+from .frames import FrameError, Head, encode
 from .parser import Frame, Parser
+from .schemas import VERSION, Kind
 
 __all__ = ["FrameSocket"]
 
 
 class FrameSocket:
-    """Sends and reads whole frames; the socket's timeout limits how long that may take."""
+    """Sends and reads whole frames; the socket's own limit says how long that may take."""
 
-    def __init__(self, sock: ssl.SSLSocket) -> None:
-        self._sock, self._parser = sock, Parser(_admit)
+    def __init__(self, sock: ssl.SSLSocket | BlockingStream, version: int = VERSION) -> None:
+        self._sock, self._version, self._parser = sock, version, Parser(_admit, version)
 
     def send(self, kind: Kind, header: Mapping[str, Any], body: bytes | memoryview = b"") -> None:
         """Write a whole frame."""
-        self._sock.sendall(encode(kind, header, body))
+        self._sock.sendall(encode(kind, header, body, self._version))
 
     def read(self, *kinds: Kind) -> Frame:
         """The next frame, which must be of one of these kinds."""

@@ -3,27 +3,43 @@
 identity.key, identity.crt    the key (mode 0600) and the certificate
 peer.json                     name, addresses, founder
 roster.json                   the newest roster accepted
-invitations.json              the founder's open invitations (mode 0600)
+roster-unsaved-VERSION        a newer one was known here, and could not be written
+roster-unasked                restored from a backup: the roster may be old
+reserve.bin                   room for a roster on a full disk, while the peer runs
+invitations.json              a founder's open invitations (mode 0600)
+proposal.json                 a roster that this founder signed and that others must sign yet
+next/                         the key that is to replace this one, once a roster names it
 experiment.toml               what to run, if a kit brought it
+audit.jsonl, audit.head       what was done with this folder (see `audit`)
 state/                        what a running peer keeps
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import PeerError
-from .files import write_whole
-from .identity import Identity
+from .audit import AuditLog
+from .files import is_locked, write_whole
+from .identity import Identity, finish_replacement, replace_identity
 from .invitations import InvitationBook
+from .json_files import TEXT, Each, read_json
 from .kit import Kit
+from .proposals import ProposalBook
+from .reserve import Reserve
 from .roster import Roster, check_name, parse_address
 from .rosterbook import RosterBook
 
-__all__ = ["Home"]
+__all__ = ["UNASKED", "Home"]
+
+UNASKED = "roster-unasked"
+_UNSAVED = "roster-unsaved-"
+_ABOUT = {"name": TEXT, "addresses": Each(TEXT), "founder": TEXT}
 
 
 @dataclass(frozen=True)
@@ -35,7 +51,7 @@ class Home:
     name: str
     addresses: tuple[str, ...]
     founder: str
-    """The id whose signature is believed; empty before this peer founds or joins a federation."""
+    """The federation, by the id of its first founder; empty before this peer is in one."""
 
     @classmethod
     def create(cls, folder: Path, name: str, addresses: tuple[str, ...], found: bool) -> Home:
@@ -45,6 +61,7 @@ class Home:
             parse_address(address)
         home = cls(folder, Identity.create(folder), name, addresses, "")
         home._save(founder="")
+        home.audit.note("init", name=name, id=home.identity.id)
         if found:
             return home.trust(Roster.found(home.identity, name, addresses))
         return home
@@ -52,15 +69,14 @@ class Home:
     @classmethod
     def open(cls, folder: Path) -> Home:
         """Open a folder that `create` made. Refuses one that cannot be read."""
+        finish_replacement(folder)
         identity = Identity.load(folder)
-        try:
-            about: dict[str, Any] = json.loads((folder / "peer.json").read_bytes())
-            return cls(folder, identity, about["name"], tuple(about["addresses"]), about["founder"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise PeerError(
-                f"{folder / 'peer.json'} cannot be read ({type(error).__name__}). "
-                "Restore it from a copy."
-            ) from None
+        about: dict[str, Any] = read_json(folder / "peer.json", _ABOUT)
+        check_name(about["name"])
+        for address in about["addresses"]:
+            parse_address(address)
+        home = cls(folder, identity, about["name"], tuple(about["addresses"]), about["founder"])
+        return home._with_next_key()
 
     @property
     def roster(self) -> Roster:
@@ -75,8 +91,8 @@ class Home:
 
     @property
     def invitations(self) -> InvitationBook:
-        """The founder's invitations. Refuses any other peer."""
-        if self.founder != self.identity.id:
+        """A founder's invitations. Refuses any other peer."""
+        if not self.founder or self.identity.id not in self.roster.founders:
             raise PeerError(
                 "Only the founder of a federation invites, and this peer is not the founder."
             )
@@ -87,24 +103,151 @@ class Home:
         """Where a running peer keeps its state."""
         return self.folder / "state"
 
-    def trust(self, roster: Roster) -> Home:
-        """Accept a roster. The first fixes the founder; rosters of others are then refused."""
+    @property
+    def proposals(self) -> ProposalBook:
+        """The roster that this founder signed and that waits for others."""
+        return ProposalBook(self.folder / "proposal.json")
+
+    def next_identity(self) -> Identity:
+        """The key that is to replace this peer's, made if there is none yet."""
+        waiting = self._waiting()
+        if waiting is not None:
+            return waiting
+        for name in ("identity.key", "identity.crt"):  # one without the other
+            (self.folder / "next" / name).unlink(missing_ok=True)
+        return Identity.create(self.folder / "next")
+
+    def trust(self, roster: Roster, now: float | None = None) -> Home:
+        """Accept a roster. The first fixes the federation; rosters of others are then refused.
+
+        The first must not have expired. If it names the key that waits in `next`, that key becomes
+        this peer's, now or once no run needs the old one.
+        """
         if self.founder and self.founder != roster.founder:
             raise PeerError(
                 "This peer belongs to another federation. Use another folder for this one."
             )
-        self._book(roster.founder).offer(roster)
+        if not self.founder:
+            roster.check_time(time.time() if now is None else now, "Joining")
+        newer = self._book(roster.founder).offer(roster)
         if not self.founder:
             self._save(roster.founder)
+        for version, mark in self._unsaved().items():
+            if version <= roster.version:
+                mark.unlink(missing_ok=True)
+        self.proposals.forget(roster.version)
+        if newer:
+            self.audit.note(
+                "roster",
+                version=roster.version,
+                epoch=roster.epoch,
+                hash=roster.hash,
+                members=len(roster.members),
+            )
         return Home.open(self.folder)
+
+    def keep(self, roster: Roster) -> None:
+        """Write down a roster that is in use already.
+
+        If that fails, a mark of no length is left, and `check_current` refuses the next start.
+        """
+        try:
+            self.trust(roster)
+        except OSError:
+            with suppress(OSError):
+                (self.folder / f"{_UNSAVED}{roster.version}").touch(mode=0o600)
+            raise
+
+    def check_current(self) -> None:
+        """Refuse to go on with a roster older than one that this peer knew before."""
+        known, current = max(self._unsaved(), default=0), self.roster.version
+        if known > current:
+            raise PeerError(
+                f"This peer knew version {known} of the roster, but it could not be written, and "
+                f"{self.folder} has version {current}: members that were removed since would be "
+                "let in again. Take the newest from the founder: peerloom peer roster take FILE"
+            )
+
+    @property
+    def unasked(self) -> bool:
+        """Whether this folder came from a backup and nobody was asked for the newest roster."""
+        return self._unasked.exists()
+
+    def asked(self) -> None:
+        """Note that the roster is the newest that the others have."""
+        self._unasked.unlink(missing_ok=True)
+
+    def check_asked(self) -> None:
+        """Refuse to change a roster that may be old: two would claim one version."""
+        if self.unasked:
+            raise PeerError(
+                f"{self.folder} was restored from a backup, and its roster may be old. Take the "
+                "newest from another site first (there: peerloom peer roster save FILE; here: "
+                "peerloom peer roster take FILE)."
+            )
+
+    @property
+    def _unasked(self) -> Path:
+        return self.folder / UNASKED
 
     def kit(self, experiment: bytes | None) -> Kit:
         """The kit for another site: this peer's roster and the bytes of the experiment file."""
         return Kit(self.roster, experiment)
 
+    @property
+    def audit(self) -> AuditLog:
+        """What was done with this folder."""
+        return AuditLog(self.folder, self.identity)
+
+    @property
+    def reserve(self) -> Reserve:
+        """Room for a roster on a full disk."""
+        return Reserve(self.folder / "reserve.bin")
+
+    def unfinished_runs(self) -> list[Path]:
+        """The folders of runs that go on, or may: they need the key with which they began."""
+        return [
+            run
+            for run in sorted(self.state.glob("*"))
+            if is_locked(run) or ((run / "began.json").exists() and not _done(run))
+        ]
+
+    def _waiting(self) -> Identity | None:
+        folder = self.folder / "next"
+        both = all((folder / name).exists() for name in ("identity.key", "identity.crt"))
+        return Identity.load(folder) if both else None
+
+    def _with_next_key(self) -> Home:
+        """This peer with the key in `next`, if the roster names that one and no run the old one.
+
+        A process that runs would go on under an id that its key does not have. On a disk too full
+        to note it, it is left for later: lines of the log would seem to be of a stranger.
+        """
+        with suppress(PeerError, OSError):  # whatever lies in `next`, the folder can be used
+            waiting = self._waiting()
+            if waiting is None or not self.founder or not self.roster.has(waiting.id):
+                return self
+            if not self.unfinished_runs() and self.audit.note_rekey(waiting):
+                replace_identity(self.folder)
+                return replace(self, identity=Identity.load(self.folder))
+        return self
+
     def _book(self, founder: str) -> RosterBook:
-        return RosterBook(self.folder / "roster.json", founder)
+        return RosterBook(self.folder / "roster.json", founder, self.reserve)
+
+    def _unsaved(self) -> dict[int, Path]:
+        found = self.folder.glob(f"{_UNSAVED}*")
+        numbered = ((path.name.removeprefix(_UNSAVED), path) for path in found)
+        return {int(text): path for text, path in numbered if text.isascii() and text.isdigit()}
 
     def _save(self, founder: str) -> None:
         about = {"name": self.name, "addresses": list(self.addresses), "founder": founder}
         write_whole(self.folder / "peer.json", json.dumps(about, indent=1).encode() + b"\n")
+
+
+def _done(run: Path) -> bool:
+    """Whether a run's status says that it is done."""
+    try:
+        return bool(read_json(run / "status.json", {"status": TEXT})["status"] == "done")
+    except PeerError:
+        return False

@@ -5,41 +5,33 @@ The id is the hash of the public key, so no authority is needed.
 
 from __future__ import annotations
 
-import base64
-import datetime
-import hashlib
-import os
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ..errors import PeerError
+from .certificate import certificate_id, id_of, purposed, self_signed
 from .files import refuse_loose_permissions, write_whole
 
 __all__ = [
+    "LENGTH",
     "Identity",
-    "certificate_id",
-    "certificate_verifies",
+    "finish_replacement",
+    "plain_id",
     "read_id",
-    "self_signed",
+    "replace_identity",
     "short_id",
     "spelled_id",
 ]
 
+LENGTH = 52
+"""Characters of an id without check characters."""
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _KEY, _CERTIFICATE = "identity.key", "identity.crt"
-_YEARS = 10
-# The certificate allows digital_signature alone.
-_FORBIDDEN_USES = (
-    "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
-    "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -85,7 +77,7 @@ class Identity:
         refuse_loose_permissions(folder / _KEY)
         certificate = (folder / _CERTIFICATE).read_bytes()
         identity = cls(folder, certificate_id(certificate), certificate)
-        if _id_of(identity._private().public_key()) != identity.id:
+        if id_of(identity._private().public_key()) != identity.id:
             raise PeerError(
                 f"Key and certificate in {folder} do not belong together. "
                 "Restore both from the same copy."
@@ -104,12 +96,12 @@ class Identity:
 
     def sign(self, purpose: str, data: bytes) -> bytes:
         """Sign data for one purpose; the signature is valid for no other purpose."""
-        return self._private().sign(_purposed(purpose, data), ec.ECDSA(hashes.SHA256()))
+        return self._private().sign(purposed(purpose, data), ec.ECDSA(hashes.SHA256()))
 
     def _private(self) -> ec.EllipticCurvePrivateKey:
         try:
             key = serialization.load_pem_private_key(self.key_file.read_bytes(), password=None)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, UnsupportedAlgorithm):
             raise PeerError(
                 f"{self.key_file} holds no readable key. Restore it, or make a new identity."
             ) from None
@@ -118,22 +110,30 @@ class Identity:
         return key
 
 
-@lru_cache(maxsize=4096)
-def certificate_id(certificate: bytes) -> str:
-    """The id in a certificate (PEM or DER): the hash of its public key.
+def replace_identity(folder: Path) -> None:
+    """Let the key in the folder `next` take the place of the folder's own, which is lost.
 
-    A renewed certificate over the same key has the same id.
+    A crash in between is made good by `finish_replacement`.
     """
-    return _id_of(_public(certificate))
+    (folder / "next" / _KEY).replace(folder / _KEY)
+    finish_replacement(folder)
 
 
-def certificate_verifies(certificate: bytes, purpose: str, data: bytes, signature: bytes) -> bool:
-    """Whether the holder of this certificate signed this data for this purpose."""
-    try:
-        _public(certificate).verify(signature, _purposed(purpose, data), ec.ECDSA(hashes.SHA256()))
-    except InvalidSignature:
-        return False
-    return True
+def finish_replacement(folder: Path) -> None:
+    """Move the certificate after its key, if a crash came between the two.
+
+    One of another key stays where it is: the folder's own would be lost.
+    """
+    waiting = folder / "next"
+    if (waiting / _KEY).exists() or not (waiting / _CERTIFICATE).is_file():
+        return
+    certificate = (waiting / _CERTIFICATE).read_bytes()
+    with suppress(PeerError):
+        moved = Identity(folder, certificate_id(certificate), certificate)
+        if id_of(moved._private().public_key()) == moved.id:
+            (waiting / _CERTIFICATE).replace(folder / _CERTIFICATE)
+            with suppress(OSError):  # somebody put more into it
+                waiting.rmdir()
 
 
 def spelled_id(id: str) -> str:
@@ -148,7 +148,7 @@ def spelled_id(id: str) -> str:
 
 def read_id(text: str) -> str:
     """The id that a person typed, with or without check characters. Refuses typing errors."""
-    plain = text.upper().replace("-", "").replace(" ", "")
+    plain = plain_id(text)
     if len(plain) == 56:
         quarters = [plain[start : start + 14] for start in range(0, 56, 14)]
         if all(
@@ -167,35 +167,14 @@ def read_id(text: str) -> str:
     )
 
 
+def plain_id(text: str) -> str:
+    """What a person typed as an id, without groups and in capital letters."""
+    return text.upper().replace("-", "").replace(" ", "")
+
+
 def short_id(id: str) -> str:
-    """The first seven characters of an id, enough to tell members apart in a log."""
+    """The first group of an id as people compare it, enough to tell members apart in a log."""
     return id[:7]
-
-
-def _public(certificate: bytes) -> ec.EllipticCurvePublicKey:
-    try:
-        if certificate.startswith(b"-----"):
-            key = x509.load_pem_x509_certificate(certificate).public_key()
-        else:
-            key = x509.load_der_x509_certificate(certificate).public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
-        raise PeerError(
-            "This is no readable certificate. Ask its owner for the file identity.crt again."
-        ) from None
-    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise PeerError("A peer's certificate must hold a P-256 key, and this one does not.")
-    return key
-
-
-def _id_of(key: ec.EllipticCurvePublicKey) -> str:
-    spki = key.public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return base64.b32encode(hashlib.sha256(spki).digest()).decode().rstrip("=")
-
-
-def _purposed(purpose: str, data: bytes) -> bytes:
-    return b"peerloom " + purpose.encode() + b"\0" + data
 
 
 def _check(quarter: str) -> str:
@@ -208,31 +187,3 @@ def _check(quarter: str) -> str:
         value = _ALPHABET.index(letter) * (1 + index % 2)
         total += value // 32 + value % 32
     return _ALPHABET[-total % 32]
-
-
-def self_signed(key: ec.EllipticCurvePrivateKey, since: datetime.datetime | None = None) -> bytes:
-    """A self-signed certificate of this key, named by the short id.
-
-    It serves both ends of TLS and is valid for ten years from `since`, or from now.
-    """
-    now = since or datetime.datetime.now(datetime.UTC)
-    public = key.public_key()
-    common_name = f"peerloom {short_id(_id_of(public))}"
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-    forbidden = dict.fromkeys(_FORBIDDEN_USES, False)
-    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(public)
-        .serial_number(int.from_bytes(os.urandom(19), "big"))
-        .not_valid_before(now - datetime.timedelta(days=1))  # clocks of peers differ
-        .not_valid_after(now + datetime.timedelta(days=365 * _YEARS))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.KeyUsage(digital_signature=True, **forbidden), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(both), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM)

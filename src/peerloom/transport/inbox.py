@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from .types import Mode, Parcel, RefusedError, Skipped
+from .types import Gap, Mode, Parcel, RefusedError, Skipped
 
 __all__ = ["Inbox"]
 
@@ -28,9 +28,16 @@ class Inbox:
         self.floor = (0, 0)
         self.missed: set[tuple[int, int]] = set()
         self._late: list[Parcel] = []
+        self.uncovered = 0  # late parcels that are needed again after a crash here
+        self._gaps: list[Gap] = []
+        self._reached = 0  # the round of the newest ordered parcel
+        self._gave_up: tuple[int, int] | None = None  # the last round given up, and `_reached` then
 
     def __len__(self) -> int:
         return len(self._rounds)
+
+    def __contains__(self, place: tuple[int, int]) -> bool:
+        return place in self._rounds
 
     def admit(self, epoch: int, order: tuple[int, int], mine: int) -> bool:
         """Whether a frame of this order is new; refuses epochs other than `mine`."""
@@ -47,9 +54,10 @@ class Inbox:
         if mode == "latest":
             return "applied"
         place = (parcel.round, parcel.mix_index)
-        if place in self.missed:
-            self.missed.remove(place)
+        self._reached = parcel.round
+        if self._is_late(place):
             self._late.append(parcel)
+            self.uncovered += 1
             return "applied"
         if self.missed:
             # Parcels come in order: missed places before this one never will be filled.
@@ -58,6 +66,16 @@ class Inbox:
             return "stale"
         self._rounds[place] = parcel
         return "applied"
+
+    def _is_late(self, place: tuple[int, int]) -> bool:
+        """Whether what came for this place was given up; it is then no longer awaited."""
+        late = place in self.missed or any(gap.holds(place) for gap in self._gaps)
+        self.missed.discard(place)
+        if self._gaps:  # parcels come in order, so what lies before it in a gap never comes
+            after = (place[0], place[1] + 1)
+            left = [gap._replace(first=max(gap.first, after)) for gap in self._gaps]
+            self._gaps = [gap for gap in left if gap.first < gap.end]
+        return late
 
     def skip(self, round: int, epoch: int, order: tuple[int, int], mine: int) -> Result:
         """Note that nothing comes for rounds up to this one."""
@@ -88,6 +106,7 @@ class Inbox:
     def pass_by(self, round: int, mix_index: int) -> int:
         """Drop this settled place and all before it; how many untaken parcels were dropped."""
         self.floor = max(self.floor, (round, mix_index + 1))
+        self._gave_up = None
         gone = [place for place in self._rounds if place < self.floor]
         for place in gone:
             del self._rounds[place]
@@ -97,32 +116,59 @@ class Inbox:
         """Go on without the parcel of this place; if it comes after all, `late` has it."""
         if (round, mix_index) >= self.floor:
             self.missed.add((round, mix_index))
-        return self.pass_by(round, mix_index)
+        dropped = self.pass_by(round, mix_index)
+        self._gave_up = (round, self._reached)
+        return dropped
+
+    def catches_up(self, round: int) -> bool:
+        """Whether the sender is behind, but has done two rounds for each one here since it was.
+
+        It then catches up without being waited for.
+        """
+        if self._gave_up is None or self._reached >= round:
+            return False
+        before, reached = self._gave_up
+        return self._reached - reached >= 2 * (round - before)
 
     @property
     def want(self) -> int:
         """The first round of which a parcel is still of interest."""
-        return min([self.floor[0], *(round for round, _ in self.missed)])
+        rounds = [round for round, _ in self.missed]
+        return min([self.floor[0], *rounds, *(gap.first[0] for gap in self._gaps)])
 
     def late(self) -> list[Parcel]:
         """What came after it was given up, in order, each once."""
         found, self._late = self._late, []
         return found
 
-    def expect(self, round: int, missed: Iterable[tuple[int, int]] = ()) -> int:
-        """Drop what lies before this round, except what was missed; how many were dropped.
+    def cover(self, count: int) -> None:
+        """Note that so many late parcels are not needed again."""
+        self.uncovered -= count
 
-        A neighbour may have sent a missed parcel again before `missed` was known here: such a
+    def expect(
+        self,
+        place: tuple[int, int],
+        missed: Iterable[tuple[int, int]] = (),
+        gaps: Iterable[Gap] = (),
+    ) -> int:
+        """Drop what lies before this place, except what was missed; how many were dropped.
+
+        A neighbour may have sent a missed parcel before `missed` or `gaps` were known here: such a
         parcel is late, not stale.
         """
         self.missed |= set(missed)
-        self.floor = max(self.floor, (round, 0))
+        self._gaps += [gap for gap in gaps if gap.first < gap.end]
+        self.floor = max(self.floor, place)
         past = [place for place in sorted(self._rounds) if place < self.floor]
-        gone = {place: self._rounds.pop(place) for place in past}
-        late = [parcel for place, parcel in gone.items() if place in self.missed]
-        self._late += late
-        self.missed -= set(gone)
-        return len(gone) - len(late)
+        stale = 0
+        for place in past:
+            parcel = self._rounds.pop(place)
+            if self._is_late(place):
+                self._late.append(parcel)
+                self.uncovered += 1
+            else:
+                stale += 1
+        return stale
 
     def newest(self, channel: int) -> Parcel | None:
         """The newest parcel of a channel."""
@@ -133,6 +179,10 @@ class Inbox:
             self._skipped = -1  # a restarted peer may send rounds that it had promised to skip
         self.last = order
 
+    def forget_order(self) -> None:
+        """Forget which process sent last: what an earlier one sends is taken again."""
+        self._skipped, self.last = -1, (0, 0)
+
     def start_epoch(self) -> None:
         """Forget everything of the epoch before."""
         self._rounds.clear()
@@ -140,3 +190,6 @@ class Inbox:
         self._skipped = -1
         self.missed.clear()
         self._late.clear()
+        self.uncovered = 0
+        self._gaps.clear()
+        self._reached, self._gave_up = 0, None

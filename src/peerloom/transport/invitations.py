@@ -11,6 +11,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import secrets
 import time
 from dataclasses import dataclass
@@ -18,55 +19,75 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PeerError
+from .certificate import certificate_verifies, check_certificate
+from .documents import MALFORMED, canonical, parse_json, pem, sealed, text, texts, unsealed, whole
 from .files import refuse_loose_permissions, write_whole
-from .identity import Identity, certificate_verifies, short_id
-from .roster import Member, Roster, parse_address
+from .identity import Identity, short_id
+from .json_files import COUNT, TEXT, Each, read_json
+from .members import Member, Relay, check_name, parse_address
+from .roster import Roster
 
 __all__ = ["Invitation", "InvitationBook", "join_request"]
 
 _SCHEME = "peerloom-invitation."
 LARGEST_REQUEST = 65536
+_BOOK = Each({"secret": TEXT, "expires": COUNT, "used_by": TEXT})
+_LONGEST_TOKEN = 4000
 
 
 @dataclass(frozen=True)
 class Invitation:
-    """What a token says. Its holder can join once, so hand it over by a channel you trust."""
+    """What a token says. Its holder can join once, so hand it over by a channel you trust.
+
+    `founder` is the id of the founder who invites. The newcomer finds it at `address`, or through
+    `relay` if it cannot be dialled.
+    """
 
     founder: str
     address: str
     secret: bytes
     expires: int
+    relay: Relay | None = None
 
     @property
     def key(self) -> str:
         """The invitation's public name, a hash of the secret."""
         return hashlib.sha256(b"peerloom invitation" + self.secret).hexdigest()[:16]
 
+    @property
+    def visit(self) -> bytes:
+        """What a newcomer shows to a relay: it proves the secret, and is good for nothing else."""
+        return hmac.digest(self.secret, b"peerloom visit through a relay", "sha256")
+
     def token(self) -> str:
         """The invitation as one line of text."""
-        content = [self.founder, self.address, self.secret.hex(), self.expires]
-        return _SCHEME + base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+        content: list[Any] = [self.founder, self.address, self.secret.hex(), self.expires]
+        if self.relay is not None:
+            relay = self.relay
+            content.append([relay.name, relay.certificate, list(relay.addresses)])
+        return _SCHEME + base64.urlsafe_b64encode(canonical(content)).decode().rstrip("=")
 
     @classmethod
     def read(cls, token: str) -> Invitation:
         """Read a token. Refuses text that is none."""
-        text = token.strip()
+        line = token.strip()
         try:
-            if not text.startswith(_SCHEME) or len(text) > 2000:
+            if not line.startswith(_SCHEME) or len(line) > _LONGEST_TOKEN:
                 raise ValueError("it does not begin as one")
-            coded = text.removeprefix(_SCHEME)
-            content = json.loads(base64.urlsafe_b64decode(coded + "=" * (-len(coded) % 4)))
-            founder, address, secret, expires = content
-            texts = isinstance(founder, str) and len(founder) == 52 and isinstance(address, str)
-            if not texts or type(expires) is not int:
+            coded = line.removeprefix(_SCHEME)
+            content = parse_json(base64.urlsafe_b64decode(coded + "=" * (-len(coded) % 4)))
+            founder, address, secret, expires, *more = content
+            if not re.fullmatch("[A-Z2-7]{52}", founder) or len(more) > 1:
                 raise ValueError("a field has another form")
-            invitation = cls(founder, address, bytes.fromhex(secret), expires)
-        except (ValueError, TypeError, RecursionError) as error:
+            relay = _read_relay(more[0]) if more else None
+            code = bytes.fromhex(text(secret, 64))
+            invitation = cls(founder, text(address, 300), code, whole(expires), relay)
+            if address:
+                parse_address(address)
+        except (*MALFORMED, PeerError) as error:
             raise PeerError(
                 f"This is no invitation: {error}. Copy the whole line that the founder sent."
             ) from None
-        if address:
-            parse_address(address)
         return invitation
 
     def check_time(self, now: float) -> None:
@@ -89,9 +110,9 @@ def join_request(
         "certificate": identity.certificate.decode(),
         "addresses": list(addresses),
     }
-    signed = _canonical(content)
+    signed = canonical(content)
     mac = hmac.new(invitation.secret, signed, "sha256").hexdigest()
-    signature = base64.b64encode(identity.sign("join", signed)).decode()
+    signature = sealed(identity.sign("join", signed))
     document = {"request": content, "mac": mac, "signature": signature}
     return json.dumps(document, indent=1).encode() + b"\n"
 
@@ -105,11 +126,16 @@ class InvitationBook:
             refuse_loose_permissions(path)
 
     def invite(
-        self, founder: Identity, address: str, hours: float, now: float | None = None
+        self,
+        founder: Identity,
+        address: str,
+        hours: float,
+        now: float | None = None,
+        relay: Relay | None = None,
     ) -> Invitation:
         """A new invitation, on disk before it is returned."""
         expires = int((time.time() if now is None else now) + 3600 * hours)
-        invitation = Invitation(founder.id, address, secrets.token_bytes(16), expires)
+        invitation = Invitation(founder.id, address, secrets.token_bytes(16), expires, relay)
         book = self._read()
         secret = invitation.secret.hex()
         book[invitation.key] = {"secret": secret, "expires": expires, "used_by": ""}
@@ -121,22 +147,27 @@ class InvitationBook:
     ) -> Roster:
         """The roster with the newcomer who sent this join request.
 
-        A member who asks again with the same invitation gets the roster as it is. Refuses what is
-        no join request, a wrong secret or signature, and an invitation that was used or expired.
+        A member who asks again with the same invitation gets the roster as it is. Where others must
+        sign too, a newcomer may ask again: the proposal with it may have come to nothing. Refuses
+        what is no join request, a wrong secret or signature, and an invitation that was used or
+        expired.
         """
         content, member = self._verified(founder, data)
         book = self._read()
         entry = book[content["invitation"]]
         if entry["used_by"] == member.id and roster.has(member.id):
             return roster
-        if entry["used_by"]:  # also by itself: a member that was removed needs a new invitation
+        again = entry["used_by"] == member.id and roster.threshold > 1
+        # Also by itself, if nobody else looks: a member that was removed needs a new invitation.
+        if entry["used_by"] and not again:
             raise PeerError(
                 f"This invitation was used by {short_id(entry['used_by'])} already. "
                 "Make another one."
             )
-        issued = Invitation(founder.id, "", b"", entry["expires"])
-        issued.check_time(time.time() if now is None else now)
-        extended = roster.with_member(founder, member)
+        now = time.time() if now is None else now
+        Invitation(founder.id, "", b"", entry["expires"]).check_time(now)
+        roster.check_time(now, "A newcomer")
+        extended = roster.with_member(founder, member, now=now)
         entry["used_by"] = member.id
         self._write(book)
         return extended
@@ -145,20 +176,19 @@ class InvitationBook:
         if len(data) > LARGEST_REQUEST:
             raise PeerError(f"A join request of {len(data)} bytes is too large.")
         try:
-            document = json.loads(data)
+            document = parse_json(data)
             content, mac = document["request"], bytes.fromhex(document["mac"])
-            signature = base64.b64decode(document["signature"], validate=True)
+            signature = unsealed(document["signature"])
             fields = {"founder", "invitation", "name", "certificate", "addresses"}
             if set(document) != {"request", "mac", "signature"} or set(content) != fields:
                 raise ValueError("unknown fields")
-            texts = [content[name] for name in ("founder", "invitation", "name", "certificate")]
-            if not _all_ascii([*texts, *content["addresses"]]):
-                raise ValueError("a field is no text of ASCII characters")
-            member = Member(content["name"], content["certificate"], tuple(content["addresses"]))
-            entry = self._read().get(content["invitation"], {"secret": ""})
+            addresses = texts(content["addresses"])
+            member = Member(text(content["name"]), pem(content["certificate"], 2000), addresses)
+            entry = self._read().get(text(content["invitation"]), {"secret": ""})
             secret = bytes.fromhex(entry["secret"])
-            signed = _canonical(content)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            signed = canonical(content)
+            check_certificate(member.certificate)
+        except (*MALFORMED, PeerError) as error:
             raise PeerError(
                 f"This is no join request ({error}). "
                 "The newcomer makes one with: peerloom peer join TOKEN"
@@ -173,16 +203,25 @@ class InvitationBook:
             )
         return content, member
 
+    def open(self) -> list[str]:
+        """The public names of the invitations that nobody has used yet."""
+        return [key for key, entry in self._read().items() if not entry["used_by"]]
+
     def _read(self) -> dict[str, dict[str, Any]]:
-        return json.loads(self._path.read_bytes()) if self._path.exists() else {}
+        if not self._path.exists():
+            return {}
+        book: dict[str, dict[str, Any]] = read_json(self._path, _BOOK)
+        return book
 
     def _write(self, book: dict[str, dict[str, Any]]) -> None:
         write_whole(self._path, json.dumps(book, indent=1).encode(), mode=0o600)
 
 
-def _all_ascii(values: list[Any]) -> bool:
-    return all(isinstance(value, str) and value.isascii() for value in values)
-
-
-def _canonical(content: dict[str, Any]) -> bytes:
-    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+def _read_relay(found: Any) -> Relay:
+    name, certificate, addresses = found
+    relay = Relay(text(name), pem(certificate, 2000), texts(addresses))
+    check_name(relay.name)
+    check_certificate(relay.certificate)
+    for address in relay.addresses:
+        parse_address(address)
+    return relay

@@ -9,21 +9,28 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ..errors import PeerError
+import numpy as np
+
+from ..errors import ExcludedError, PeerError
+from .cards import Cards
 from .edge import Edge, Waiters
 from .frames import FrameError
-from .greeting import Greetings
+from .greeting import PAUSES, Greetings
 from .history import History
+from .identity import short_id
 from .inbox import Inbox
+from .lives import Life, Lives
 from .outbox import Entry, Outbox
-from .reasons import ALARMS, bounded, explained
+from .reasons import ALARMS, EXCLUSIONS, REASONS, bounded, explained
 from .roster import Roster, RosterForkError
-from .types import Event, LinkState, RunIdentity, Settings, Tally
+from .types import Body, Event, LinkState, RunIdentity, Settings, Tally
 
 if TYPE_CHECKING:
     from .conversation import Conversation
 
 __all__ = ["LinkTable"]
+
+_MOST_FAULTS = 64  # of which the traceback is logged
 
 _log = logging.getLogger("peerloom.transport")
 
@@ -47,23 +54,26 @@ class LinkTable:
         lock: threading.RLock | None = None,
     ) -> None:
         if not roster.has(me):
-            raise PeerError(
-                f"This peer ({me[:7]}) is no member of version {roster.version} of the roster: it "
-                "was removed, or has not joined yet. Ask the founder for an invitation."
+            raise ExcludedError(
+                f"This peer ({short_id(me)}) is no member of version {roster.version} of the "
+                "roster: it was removed, or has not joined yet. Ask the founder for an invitation."
             )
         self.me, self.roster, self.run, self.incarnation = me, roster, run, incarnation
         self.settings, self.clock, self.history = settings, clock, history
         self.lock = lock or threading.RLock()
-        # Drawn by every process: two with one incarnation are copies of one peer, or one of them
-        # has lost its folder.
-        self.process_nonce = secrets.randbits(62)
+        # The nonce is drawn by every process: two with one incarnation are copies of one peer, or
+        # one of them has lost its folder.
+        self.life = Life(incarnation, secrets.randbits(62))
+        self.lives = Lives()
+        self.cards = Cards(clock)
         self.longest = max(channel.longest for channel in run.channels.values())
         self.greetings, self.waiters = Greetings(self), Waiters()
         self.news = 0  # parcels and skips that have arrived
         self.want = 0  # the round at which this peer goes on
         self.refusals: Counter[str] = Counter()
         self.newest = roster  # the newest one known: in use, or offered by a neighbour
-        self.halted = ""  # why this run cannot go on, once that is known
+        self.halted: PeerError | None = None  # why this run cannot go on, once that is known
+        self._excluded: dict[str, str] = {}  # neighbours that refuse this process for good, and why
         self.stop_requested = False
         self.farewell = "stopped"  # the reason that BYE gives
         # Set by the driver: open and close connections after a change of roster, end one, and
@@ -71,9 +81,13 @@ class LinkTable:
         self.rewire: Callable[[], None] = lambda: None
         self.cut: Callable[[Conversation], None] = lambda conversation: None
         self.wake: Callable[[str], None] = lambda peer: None
-        # Set by the endpoint: write down a roster before it is used.
-        self.keep: Callable[[Roster], object] = lambda roster: None
+        # Set by the endpoint: memory for a body that comes.
+        self.allocate: Callable[[int], Body] = lambda size: np.empty(size, np.uint8)
+        # Set by the endpoint: write down what is in use. After the use, since a full disk must not
+        # keep a removed member in.
+        self.keep: Callable[[], None] = lambda: None
         self._on_event = on_event
+        self._faults: set[tuple[str, str]] = set()
         self._told: set[tuple[str, str]] = set()
         self._names: dict[str, str] = {}  # also of former members
         self.outboxes: dict[str, Outbox] = {}
@@ -92,35 +106,43 @@ class LinkTable:
         if self.history is not None:
             self.history.note(what, **facts)
 
-    def tell(self, kind: str, peer: str, text: str) -> None:
-        """Report one line: to the log, and to the observer of events."""
-        _log.log(logging.WARNING if kind in ("alarm", "refused") else logging.INFO, text)
+    def tell(self, kind: str, peer: str, text: str, way: str = "") -> None:
+        """Report one line: to the observer of events, or to the log if there is none."""
         if self._on_event is not None:
-            self._on_event(Event(kind, peer, text))
+            try:
+                self._on_event(Event(kind, peer, text, way))
+            except Exception:  # noqa: BLE001  (logged: no observer ends a link)
+                self._on_event = None
+                _log.exception("An observer of links failed, and is told nothing from now on.")
+        else:
+            _log.log(logging.WARNING if kind in ("alarm", "refused") else logging.INFO, text)
 
     def name(self, peer: str) -> str:
         """The name of a peer."""
         return self._names.get(peer) or self.roster.name(peer)
 
-    def halt(self, why: str, word: str = "stopped") -> None:
+    def halt(self, error: PeerError, word: str = "stopped") -> None:
         """Let every wait, now or later, raise this error; neighbours are told `word`."""
         with self.lock:
-            self.halted, self.farewell = self.halted or why, word
+            self.halted, self.farewell = self.halted or error, word
             self.waiters.wake_all()
             self.make_room()
 
     # -- links going up and down
 
-    def went_up(self, peer: str) -> None:
-        """Note that the links with a peer work."""
+    def went_up(self, peer: str, way: str = "direct") -> None:
+        """Note that the links with a peer work, and which way they go."""
         with self.lock:
             edges = self._edges(peer)
+            self._excluded.pop(peer, None)
             for edge in edges:
-                edge.up, edge.since = True, self.clock()
+                edge.up, edge.was_up, edge.since = True, True, self.clock()
+                edge.way = way
             self.waiters.wake_all()
+        through = "" if way == "direct" else f" through {way.replace(':', ' ', 1)}"
         for edge in edges:
-            way = "sending to" if edge.direction == "out" else "hearing from"
-            self.tell("up", peer, f"{way} {self.name(peer)}")
+            does = "sending to" if edge.direction == "out" else "hearing from"
+            self.tell("up", peer, f"{does} {self.name(peer)}{through}", way)
 
     def _went_down(self, peer: str, edges: Iterable[Edge], why: str) -> None:
         lines = list[str]()
@@ -142,7 +164,11 @@ class LinkTable:
         peer = conversation.peer
         with self.lock:
             current = self.greetings.over(conversation, conversation.attempt)
+            if current:
+                conversation.over()
             linked = self.linked(peer)
+            if why in PAUSES:
+                self.greetings.hold(peer, *PAUSES[why])
             if not linked:
                 self.greetings.forget(peer)
             if not current and conversation.was_up:
@@ -174,9 +200,23 @@ class LinkTable:
             self.refusals[why] += 1
             first = (peer, why) not in self._told
             self._told.add((peer, why))
+            if why != word and word in EXCLUSIONS:
+                self._excluded[peer] = word
+                self._halt_if_excluded()
         if first:
-            kind = "alarm" if why in ALARMS else "refused"
+            kind = "alarm" if word in ALARMS else "refused"
             self.tell(kind, peer, explained(self.name(peer) if peer else "a stranger", why, detail))
+
+    def fault(self, peer: str, error: BaseException) -> None:
+        """Count an error of this program; the first of each kind and peer is logged whole."""
+        what = (peer, type(error).__name__)
+        with self.lock:
+            first = what not in self._faults and len(self._faults) < _MOST_FAULTS
+            if first:
+                self._faults.add(what)
+        if first:
+            _log.error("A connection was ended by a fault of this program.", exc_info=error)
+        self.refuse(peer, "internal", type(error).__name__)
 
     def links(self) -> list[LinkState]:
         """Every link, as it is now."""
@@ -230,6 +270,7 @@ class LinkTable:
             what = f"roster version {roster.version} arrived, of epoch {roster.epoch}"
             self.tell("roster", "", f"{what}; this run stays in {self.roster.epoch}")
         self.rewire()
+        self.keep()
 
     def adopt(self, roster: Roster) -> None:
         """Use a newer roster, also of a new epoch."""
@@ -243,9 +284,9 @@ class LinkTable:
             self._use(roster)
         self._tell_in_use(roster)
         self.rewire()
+        self.keep()
 
     def _use(self, roster: Roster) -> None:
-        self.keep(roster)
         new_epoch = roster.epoch != self.roster.epoch
         self.roster = roster
         if self.newest.version <= roster.version:
@@ -255,6 +296,8 @@ class LinkTable:
         if new_epoch:
             for inbox in self.inboxes.values():
                 inbox.start_epoch()
+            for edge in self.edges.values():
+                edge.part = None
         self._wire()
         self._halt_if_removed(roster)
         self.waiters.wake_all()
@@ -281,13 +324,37 @@ class LinkTable:
         """Whether the newest roster has no such link or peer."""
         return (direction, peer) not in self.edges or self.barred(peer)
 
+    def connected(self, peer: str) -> bool:
+        """Whether a link with this peer is up."""
+        return any(edge.up for edge in self._edges(peer))
+
+    def lost(self, peer: str) -> bool:
+        """Whether its link was up and is down, or has been down for longer than `wait`."""
+        edges, long_ago = self._edges(peer), self.clock() - self.settings.wait
+        return not self.connected(peer) and any(
+            edge.was_up or edge.since <= long_ago for edge in edges
+        )
+
     def _halt_if_removed(self, roster: Roster) -> None:
         if not roster.has(self.me):
-            self.halt(
+            text = (
                 f"The founder removed this peer from the federation: version {roster.version} of "
                 "the roster, signed, has no place for it. What it learnt is kept. To take part "
                 "again, ask the founder for an invitation."
             )
+            self.halt(ExcludedError(text))
+
+    def _halt_if_excluded(self) -> None:
+        """Stop if every neighbour refuses this process for good.
+
+        One alone does not suffice: a member that lies could stop its neighbours.
+        """
+        peers = self.peers()
+        if peers and all(peer in self._excluded for peer in peers):
+            words = sorted(set(self._excluded.values()))
+            why = "; ".join(f"{word} ({REASONS[word]})" for word in words)
+            text = f"Every neighbour refuses this peer: {why}. Starting it again does not help."
+            self.halt(ExcludedError(text))
 
     def _wire(self) -> None:
         now, here = self.clock(), self.roster.has(self.me)

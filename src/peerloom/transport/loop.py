@@ -18,7 +18,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from ..errors import PeerError
 from .connection import Connection
 from .links import LinkTable
 
@@ -150,7 +149,8 @@ class Loop:
     def _release(self) -> None:
         self._owner = 0
         self._lock.release()
-        if self._scheduled:  # by a thread that counted on this one to see it
+        # Scheduled by a thread that counted on this one to see it, or not wholly written.
+        if self._scheduled or any(each.unwritten for each in self._connections):
             self._thread_needed.set()
 
     # -- the background thread
@@ -198,7 +198,7 @@ class Loop:
     def _step(self, seconds: float) -> None:
         """Wait at most this long for any connection, and serve all that can go on."""
         self._serve_scheduled()
-        unread = [connection for connection in self._connections if connection.unread]
+        unread = [each for each in self._connections if each.unread or each.unwritten]
         now = time.monotonic()
         due = min(
             (connection.conversation.deadline() for connection in self._connections),
@@ -214,7 +214,7 @@ class Loop:
             elif connection not in unread:
                 self._serve(connection, bool(events & _READ), bool(events & _WRITE))
         for connection in unread:
-            self._serve(connection, True, connection.blocked)
+            self._serve(connection, connection.unread, True)
         self._serve_scheduled()
         now = time.monotonic()
         if now >= due:
@@ -249,17 +249,15 @@ class Loop:
                 connection.read()
             if writes or not connection.blocked:
                 connection.write()
+            if not connection.conversation.finished:
+                self._watch(connection)
         except Exception as error:  # noqa: BLE001  (it ends this connection, never the loop)
-            if not isinstance(error, (OSError, PeerError)):
-                _log.exception("a connection was ended by an error of this program")
-            with contextlib.suppress(OSError, PeerError):
+            with contextlib.suppress(Exception):
                 connection.write()  # why it ends
             self._end(connection, error)
             return
         if connection.conversation.finished:
             self._end(connection, None)
-        else:
-            self._watch(connection)
         self._tell(connection)
 
     def _watch(self, connection: Connection) -> None:
@@ -271,7 +269,7 @@ class Loop:
     def _tick(self, connection: Connection, now: float) -> None:
         try:
             connection.conversation.tick(now)
-        except TimeoutError as error:
+        except Exception as error:  # noqa: BLE001  (mostly `TimeoutError`)
             self._end(connection, error)
         else:
             self._serve(connection, False, False)
@@ -292,7 +290,11 @@ class Loop:
         connection.ended = True
         if connection in self._connections:
             self._connections.remove(connection)
-            self._selector.unregister(connection.fileno())
+            with contextlib.suppress(KeyError, ValueError):  # its socket is gone
+                self._selector.unregister(connection.fileno())
         connection.close()
         self._tell(connection)
-        self._ended(connection, error)
+        try:
+            self._ended(connection, error)
+        except Exception:  # noqa: BLE001  (logged; the other connections go on)
+            _log.exception("The end of a connection could not be reported.")

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from .identity import short_id
 from .types import Mode, OutboxFullError, Parcel, Receipt, Tally
 
 __all__ = ["Entry", "Outbox"]
@@ -100,8 +101,8 @@ class Outbox:
             )
         elif not repeat and self._full():
             raise OutboxFullError(
-                f"{self._limit} parcels wait for {self._peer[:7]}, as many as the settings allow. "
-                "Withdraw old rounds, send with mode='latest', or raise Settings.outbox."
+                f"{self._limit} parcels wait for {short_id(self._peer)}, as many as the settings "
+                "allow. Withdraw old rounds, send with mode='latest', or raise Settings.outbox."
             )
         return self._append(
             Entry(parcel.round, parcel, mode, epoch, Receipt(self._peer), now, repeat=repeat)

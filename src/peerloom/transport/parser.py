@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from .frames import PREFIX_LENGTH, Head, Kind, check_seal, digest_of, read_header, read_prefix
+from .frames import PREFIX_LENGTH, Head, check_seal, digest_of, read_header, read_prefix
+from .schemas import VERSION, Kind
 
 __all__ = ["Frame", "Parser"]
 
@@ -31,11 +32,11 @@ class Parser:
 
     When the header of a frame with a body is known, `admit` is asked for memory: exactly as long
     as the body, or None to read past it. It may raise `FrameError`, as `next` does for bytes that
-    are no frame.
+    are no frame. `version` is the one that both sides speak; it may change between two frames.
     """
 
-    def __init__(self, admit: Admit) -> None:
-        self._admit = admit
+    def __init__(self, admit: Admit, version: int = VERSION) -> None:
+        self._admit, self.version = admit, version
         self._ahead, self._from, self._upto = memoryview(bytearray(2 * _RECORD)), 0, 0
         self._direct = False
         self._begin()
@@ -72,7 +73,7 @@ class Parser:
             prefix = self._taken(PREFIX_LENGTH)
             if prefix is None:
                 return None
-            self._head = read_prefix(prefix)
+            self._head = read_prefix(prefix, self.version)
         if self._header is None:
             packed = self._taken(self._head.header_length)
             if packed is None:
@@ -92,6 +93,10 @@ class Parser:
         frame = Frame(self._head.kind, self._header, self._body, self._head.body_length)
         self._begin()
         return frame
+
+    def read_past(self) -> None:
+        """Let go of the memory for the body that is coming; what is left of it is read past."""
+        self._body, self._digest = _NOTHING, None
 
     def _expect_body(self, head: Head, header: dict[str, Any], packed: bytes) -> None:
         self._missing = head.body_length

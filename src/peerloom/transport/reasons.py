@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-__all__ = ["ALARMS", "FAREWELLS", "REASONS", "bounded", "explained", "known_reason"]
+__all__ = ["ALARMS", "EXCLUSIONS", "FAREWELLS", "REASONS", "bounded", "explained", "known_reason"]
 
 _BY_PEER = "by_peer_"  # prefix of a reason that the other side gave
 
 ALARMS = ("identity_conflict", "old_incarnation", "roster", "roster_fork")
 """Reasons that an operator should look into at once."""
 
+EXCLUSIONS = ("identity_conflict", "old_incarnation", "roster_fork")
+"""Reasons for which a process that neighbours refuse may never go on as it is."""
+
 FAREWELLS = ("removed", "too_far_behind")
 """Reasons for which a neighbour leaves for good; other departures need no explanation."""
 
 REASONS: dict[str, str] = {
+    "absent": "it is not at the relay now",
     "bad_header": "a frame is not of the agreed form",
+    "card": "a card of a member is not of the agreed form, or the member did not sign it",
     "changed_on_the_way": "bytes were changed on their way",
     "checksum": "a checksum is wrong",
     "closed": "the connection was closed",
@@ -27,9 +32,12 @@ REASONS: dict[str, str] = {
     "identity_conflict": (
         "two processes use one key: a copy of the peer, or a state folder that was lost"
     ),
+    "internal": "a fault of this program, of which the log has the traceback; please report it",
     "network": "the network failed",
+    "no_address": "the roster has neither an address for it nor a relay",
     "no_link": "the roster has no such link any more",
     "no_room": "more parcels came than there was room for",
+    "no_relay": "no relay is reached",
     "no_certificate": "no certificate was shown",
     "nobody_listens": "nobody listens there",
     "norm": "a vector is longer than the settings allow",
@@ -47,26 +55,36 @@ REASONS: dict[str, str] = {
     "out_of_turn": "a frame came out of turn",
     "oversized": "more bytes than were agreed on",
     "other": "a word that this version does not know",
+    "paused": "after an error of the program, or a false roster or card, the two pause",
     "plain_text": "what came is not TLS",
     "protocol_version": (
         "the two run versions of Peerloom that do not understand each other; upgrade one"
     ),
+    "proxy": "the proxy of this site does not let it pass",
+    "proxy_login": "the proxy of this site wants another user or password",
     "removed": "the founder took it from the roster; see `peerloom peer roster show`",
     "roster": "the roster it sent cannot be believed",
     "roster_fork": "the two have different rosters of one version; ask the founder which one holds",
+    "second_process": (
+        "another process of this peer is connected, and is asked whether it still runs"
+    ),
     "stale_epoch": "a parcel is of an epoch that is over",
     "timeout": "nothing came in time",
+    "too_far_ahead": "a parcel is of a round that the run does not have",
     "too_far_behind": (
         "one of the two needs rounds that the other no longer keeps; the run must begin anew"
     ),
+    "too_many": "it has more streams at the relay than a pair may have",
+    "too_often": "it dials more often than the relay lets it",
     "too_fast": "it sends more than a link may cost",
     "unknown_certificate": "the certificate is of no member of the roster",
     "unknown_kind": "a frame of an unknown kind",
     "wrong_levels": "a compressed row holds levels that its codec does not have",
     "wrong_peer": "another member answers at its address",
     "wrong_positions": "a compressed row names coordinates that it cannot have",
-    "wrong_protocol": "the other side speaks another protocol",
+    "wrong_protocol": "the other side speaks another protocol, or versions that this one does not",
     "wrong_run": "the two run different experiment files; compare them",
+    "wrong_token": "a stream came to the relay with a token that is not good, or no longer",
     "wrong_shape": "a vector is not of the agreed length or type",
     "wrong_spec": (
         "the two disagree on the model or on what is sent; compare experiment files and model code"

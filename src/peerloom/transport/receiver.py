@@ -5,39 +5,28 @@
 
 Each answer tells how many more ordered parcels the sender may send. If it may send none and there
 is room again, it is told without having asked.
+
+A parcel that was filling when its connection was lost stays with the link. The next greeting says
+how much of it is there, and the sender goes on with MORE, or begins anew with DATA.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from .frames import SEGMENT, FrameError, Head, Kind, encode
+from .edge import Arrival
+from .frames import FrameError, Head, encode
 from .inbox import Inbox
 from .parser import Frame
+from .schemas import SEGMENT, VERSION, Kind
 from .types import Body, Channel, Parcel, RefusedError
 
 if TYPE_CHECKING:
     from .links import LinkTable
 
-__all__ = ["Arrival", "Receiver"]
+__all__ = ["Outcome", "Receiver"]
 
-
-@dataclass
-class Arrival:
-    """A parcel as it comes in; one that is not wanted has no body, and perhaps a reason."""
-
-    header: dict[str, Any]
-    body: Body | None = None
-    why: str = ""
-    filled: int = 0
-
-    @property
-    def length(self) -> int:
-        """Bytes of the whole body."""
-        return int(self.header["length"])
+Outcome = Literal["useful", "latest", "useless", "refused"]
 
 
 class Receiver:
@@ -47,20 +36,48 @@ class Receiver:
         self._table, self._peer = table, peer
         self._edge = table.edges["in", peer]
         self._incarnation = 0
+        self._version = VERSION  # of the frames
         self._coming: Arrival | None = None  # a parcel of which parts are still missing
+        self._resumed = False  # whether it began over an earlier connection, and nothing came since
         self._granted = 0  # ordered parcels that the sender may still send
         self._seen = 0  # the number of the last frame that was dealt with
-        self.dropped = False  # whether a parcel was dropped unanswered because its link is gone
+        self.outcome: Outcome = "useless"  # of the last parcel or promise
+        # Whether a parcel was dropped unanswered because its link is gone. The connection ends with
+        # the link; until then nothing is taken or answered, since an answer speaks for all before.
+        self.dropped = False
 
-    def greeted(self, incarnation: int) -> None:
-        """Note the incarnation of the process at the other end."""
-        self._incarnation = incarnation
+    def greeted(self, incarnation: int, version: int, offered: list[int]) -> None:
+        """Note the incarnation of the process at the other end, and the version agreed on.
+
+        `offered` is what our greeting said of a parcel that has come in part.
+        """
+        self._incarnation, self._version = incarnation, version
+        part, self._edge.part = self._edge.part, None
+        if version < 7 or not offered[2]:  # the other side begins it anew
+            return
+        if part is None or part.place[:2] != offered[:2] or part.filled < offered[2]:
+            raise ConnectionError("another connection went on with what this one offered")
+        if part.header["incarnation"] == incarnation:
+            part.filled, self._coming, self._resumed = offered[2], part, True
+
+    def release(self) -> None:
+        """Leave a parcel that is filling to the next connection; call it when none reads here."""
+        coming, self._coming = self._coming, None
+        if coming is not None and coming.body is not None and coming.filled:
+            self._edge.part = coming
 
     def room(self) -> int:
         """Grant the sender as many ordered parcels as there is room for, and return how many."""
         inbox = self._table.inboxes.get(self._peer)
-        self._granted = max(0, self._table.settings.inbox - (0 if inbox is None else len(inbox)))
+        self._granted = self._free(inbox)
         return self._granted
+
+    def _free(self, inbox: Inbox | None) -> int:
+        """How many ordered parcels more may come: the sender keeps no more for a crash here."""
+        settings = self._table.settings
+        if inbox is None:
+            return settings.inbox
+        return max(0, min(settings.inbox, settings.unsaved - inbox.uncovered) - len(inbox))
 
     # -- bodies, outside the lock
 
@@ -79,6 +96,7 @@ class Receiver:
             self._begin(frame.header)
         coming = self._expected(frame.kind, frame.header, frame.size)
         coming.filled += frame.size
+        self._resumed = False
         if coming.filled < coming.length:
             return None
         self._coming = None
@@ -88,17 +106,21 @@ class Receiver:
 
     def _begin(self, header: dict[str, Any]) -> None:
         """Begin a parcel: refuse it before memory is allocated, or allocate if it is wanted."""
-        if self._coming is not None:
+        if self._coming is not None and not self._resumed:
             raise FrameError("out_of_turn", "a parcel within another")
+        self._resumed = False
         table, self._coming = self._table, Arrival(header)
         if header["length"] > table.longest:  # so many bytes are not even read past
             raise FrameError("oversized", f"{header['length']} bytes")
         if header["incarnation"] != self._incarnation:
             raise FrameError("out_of_turn", "another incarnation than the greeting's")
+        if header["mode"] == "latest" and not header["ask"]:  # room does not bound these
+            raise FrameError("too_fast", "a parcel of which the newest counts, and no question")
         channel = table.run.channels.get(header["channel"])
         try:
             if channel is None or header["length"] > channel.longest or _misplaced(channel, header):
                 raise RefusedError("wrong_shape")
+            self._check_round(header)
             with table.lock:
                 order = (header["incarnation"], header["seq"])
                 new = self._inbox().admit(header["epoch"], order, table.roster.epoch)
@@ -106,7 +128,21 @@ class Receiver:
             self._coming.why = refusal.why
             return
         if new:
-            self._coming.body = np.empty(header["length"], np.uint8)
+            self._coming.body = self._memory(header["length"])
+
+    def _check_round(self, header: dict[str, Any]) -> None:
+        last = self._table.settings.last_round
+        if last is not None and header["round"] > last:
+            raise RefusedError("too_far_ahead")
+
+    def _memory(self, size: int) -> Body:
+        try:
+            return self._table.allocate(size)
+        except OSError as error:
+            name = self._table.name(self._peer)
+            text = f"no room for {size} bytes from {name} ({error.strerror}); it is asked again"
+            self._table.tell("alarm", self._peer, text)
+            raise ConnectionError(text) from error
 
     def _expected(self, kind: Kind, header: dict[str, Any], size: int) -> Arrival:
         coming = self._coming
@@ -142,16 +178,22 @@ class Receiver:
         except RefusedError as refusal:
             return self._refuse(header, size, refusal.why)
         self._edge.count(result, size)
+        if result == "applied" and header["mode"] == "latest":
+            self.outcome = "latest"
         return self._answer(header, result)
 
     def _deliver(self, coming: Arrival) -> str:
+        self.outcome = "useless"
+        header, inbox = coming.header, self._inbox()
         if coming.body is None:
             return "duplicate"
-        header, inbox = coming.header, self._inbox()
+        new = (header["round"], header["mix_index"]) not in inbox
         order = header["epoch"], header["incarnation"], header["seq"]
         place = header["channel"], header["round"], header["mix_index"]
         parcel = Parcel(*place, coming.body, self._peer, *order)
         result = inbox.deliver(parcel, header["mode"], self._table.roster.epoch)
+        if result == "applied" and new:
+            self.outcome = "useful"
         self._record(result, header, parcel.mix_index, parcel.channel, header["mode"])
         self._table.news += 1
         return result
@@ -162,11 +204,13 @@ class Receiver:
             raise FrameError("out_of_turn", "another incarnation than the greeting's")
         order = (header["incarnation"], header["seq"])
         try:
+            self._check_round(header)
             result = self._inbox().skip(
                 header["round"], header["epoch"], order, self._table.roster.epoch
             )
         except RefusedError as refusal:
             return self._refuse(header, 0, refusal.why)
+        self.outcome = "latest"
         self._record(result, header, 0, -1, "latest")
         self._table.news += 1
         self._edge.count(result, 0)
@@ -174,33 +218,39 @@ class Receiver:
 
     def grant(self) -> bytes:
         """An ACK that tells the room without having been asked."""
-        return encode(Kind.ACK, {"seq": self._seen, "result": "room", "room": self.room()})
+        return self._ack(self._seen, "room")
 
     def blocks_sender(self) -> bool:
         """Whether the sender may send nothing although there is room again."""
         if self._granted:
             return False
-        inbox = self._table.inboxes.get(self._peer)
-        return inbox is None or len(inbox) < self._table.settings.inbox
+        return self._free(self._table.inboxes.get(self._peer)) > 0
 
     def _refuse(self, header: dict[str, Any], size: int, why: str) -> bytes:
-        if not header.get("ask", True):
-            if why == "no_link":
-                self.dropped = True
-                return b""
+        self.outcome = "refused"
+        asks = header.get("ask", True)
+        if self.dropped or (why == "no_link" and not asks):
+            self.dropped = True
+            return b""
+        if not asks:
             # What follows must not overtake it: over a new connection it is sent again, and asks.
             raise ConnectionError(f"refused unasked: {why}")
         self._edge.frames[f"refused_{why}"] += 1
         self._edge.bytes["refused"] += size
         self._table.refuse(self._peer, why)
         self._seen = header["seq"] - 1  # it may come again under its number
-        return encode(Kind.REFUSE, {"seq": header["seq"], "why": why, "room": self.room()})
+        said = {"seq": header["seq"], "why": why, "room": self.room()}
+        return encode(Kind.REFUSE, said, version=self._version)
 
     def _answer(self, header: dict[str, Any], result: str) -> bytes:
         self._seen = header["seq"]
         if not header.get("ask", True):
             return b""
-        return encode(Kind.ACK, {"seq": header["seq"], "result": result, "room": self.room()})
+        return self._ack(header["seq"], result)
+
+    def _ack(self, seq: int, result: str) -> bytes:
+        said = {"seq": seq, "result": result, "room": self.room()}
+        return encode(Kind.ACK, said, version=self._version)
 
     def _record(
         self, result: str, header: dict[str, Any], mix_index: int, channel: int, mode: str
@@ -214,7 +264,8 @@ class Receiver:
 
     def _inbox(self) -> Inbox:
         inbox = self._table.inboxes.get(self._peer)
-        if inbox is None:  # a newer roster removed the link; the other side does not know yet
+        # A newer roster removed the link, and the other side does not know yet.
+        if inbox is None or self.dropped:
             raise RefusedError("no_link")
         return inbox
 

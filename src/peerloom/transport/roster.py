@@ -1,27 +1,33 @@
-"""The roster: members, links and weights of a federation, signed by the founder.
+"""The roster: members, links and weights of a federation, signed by its founders.
 
-A peer believes no roster without that signature. `members` has what a roster lists, `rosterfile`
+A peer believes no roster without their signatures. `members` has what a roster lists, `founders`
+who signs it, `rosterform` what it must fulfil, `succession` when it follows another, `rosterfile`
 its form as bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from ..errors import ConfigError, PeerError, nearest
-from .identity import Identity, certificate_verifies, short_id
-from .members import Link, Member, check_name, parse_address
-from .rosterfile import LARGEST_ROSTER, MALFORMED, canonical_bytes, file_bytes, read_fields
+from .documents import MALFORMED
+from .founders import Head, Signature, believe
+from .identity import Identity, plain_id, short_id, spelled_id
+from .members import Link, Member, Relay, check_name, parse_address
+from .rosterfile import LARGEST_ROSTER, canonical_bytes, file_bytes, read_fields
+from .rosterform import LONGEST_LOG, check_form, check_listed
+from .rostertime import VALID_DAYS, day_of, expired, expiry, warning
+from .succession import RosterForkError, succeeds
 
 __all__ = [
     "LARGEST_ROSTER",
     "Link",
     "Member",
+    "Relay",
     "Roster",
     "RosterForkError",
     "check_name",
@@ -29,21 +35,21 @@ __all__ = [
 ]
 
 
-class RosterForkError(PeerError):
-    """Two rosters of one federation that cannot both hold."""
-
-
 @dataclass(frozen=True)
 class Roster:
     """One version of the federation. Version numbers only grow.
 
-    A run takes place in one epoch. Within it the founder may remove members and links and add
-    members that have no links yet; a running peer takes that up. New links or weights begin a new
-    epoch, for the next run.
+    A run takes place in one epoch. Within it the founders may remove members and links and add
+    members that have no links yet; a running peer takes that up. New links, weights or keys begin
+    a new epoch, for the next run.
 
-    Member i is row i of the experiment. `run` and `spec` name the run that the members agreed on
-    (empty: none yet). `file` is the SHA-256 of the experiment file's bytes; sites read no other
-    file. `previous` is the hash of the version before.
+    `founder` names the federation: the id of its first founder, for good. `founders` are the ids
+    whose signatures count now (empty: the first founder), and `threshold` says how many of them
+    must sign. Member i is row i of the experiment. `run` and `spec` name the run that the members
+    agreed on (empty: none yet). `file` is the SHA-256 of the experiment file's bytes; sites read no
+    other file. `log` has the hashes of the versions before, oldest first. `expires` is in seconds
+    of Unix time (0: never). `speaks` is the lowest version of the protocol that all members speak,
+    signed once all are upgraded (0: not said). `changes` are the heads at which founders changed.
     """
 
     founder: str
@@ -53,28 +59,55 @@ class Roster:
     links: tuple[Link, ...] = ()
     run: str = ""
     spec: str = ""
-    previous: str = ""
-    signature: bytes = b""
     file: str = ""
+    founders: tuple[str, ...] = ()
+    threshold: int = 1
+    relays: tuple[Relay, ...] = ()
+    log: tuple[str, ...] = ()
+    expires: int = 0
+    speaks: int = 0
+    signatures: tuple[Signature, ...] = ()
+    changes: tuple[Head, ...] = ()
+    format: int = 2
     _by_id: dict[str, Member] = field(init=False, repr=False, compare=False)
     _by_name: dict[str, Member] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_listed(self.members, self.relays)  # before anything asks for the id of one
         object.__setattr__(self, "_by_id", {member.id: member for member in self.members})
         object.__setattr__(self, "_by_name", {member.name: member for member in self.members})
-        self._check()
+        object.__setattr__(self, "founders", self.founders or (self.founder,))
+        check_form(self)
 
     # -- looking up
 
     def member(self, who: str) -> Member:
-        """A member by name or id."""
-        found = self._by_id.get(who) or self._by_name.get(who)
+        """A member by name or id, as people write ids: in groups or not, or the first group."""
+        found = self._by_id.get(who) or self._by_name.get(who) or self._written(who)
         if found is None:
             known = nearest(who, [member.name for member in self.members])
             raise PeerError(
                 f"'{who}' is no member of version {self.version} of the roster. {known}"
             )
         return found
+
+    def _written(self, who: str) -> Member | None:
+        """The member whose id a person wrote so; None if there is none, or more than one."""
+        text = plain_id(who)
+        fits = [
+            member
+            for member in self.members
+            if text in (member.id, plain_id(spelled_id(member.id)), short_id(member.id))
+        ]
+        return fits[0] if len(fits) == 1 else None
+
+    def relay(self, name: str) -> Relay:
+        """A relay by name."""
+        for relay in self.relays:
+            if relay.name == name:
+                return relay
+        known = nearest(name, [relay.name for relay in self.relays])
+        raise PeerError(f"'{name}' is no relay of version {self.version} of the roster. {known}")
 
     def has(self, id: str) -> bool:
         """Whether this id is a member."""
@@ -96,39 +129,67 @@ class Roster:
         """The ids of the members that this one receives from."""
         return sorted({link.source for link in self.links if link.target == id})
 
+    @property
+    def previous(self) -> str:
+        """The hash of the version before; empty for the first."""
+        return self.log[-1] if self.log else ""
+
     # -- making the next version
 
     @classmethod
-    def found(cls, identity: Identity, name: str, addresses: Iterable[str] = ()) -> Roster:
+    def found(
+        cls,
+        identity: Identity,
+        name: str,
+        addresses: Iterable[str] = (),
+        now: float | None = None,
+    ) -> Roster:
         """Version 1 of a new federation: the founder alone."""
-        founder = Member(name, identity.certificate.decode(), tuple(addresses))
-        return cls(identity.id, 1, 0, (founder,)).signed(identity)
+        member = Member(name, identity.certificate.decode(), tuple(addresses))
+        return cls(identity.id, 1, 0, (member,), expires=expiry(now, VALID_DAYS)).signed(identity)
 
-    def amended(self, identity: Identity, *, new_epoch: bool = False, **changes: Any) -> Roster:
-        """The next version with these fields changed, signed. Refuses any key but the founder's."""
+    def amended(
+        self,
+        identity: Identity,
+        *,
+        new_epoch: bool = False,
+        now: float | None = None,
+        days: float = VALID_DAYS,
+        **changes: Any,
+    ) -> Roster:
+        """The next version with these fields changed, good for so many days, signed by one founder.
+
+        Where more must sign, it is a proposal until they have (see `lacks`).
+        """
         draft = replace(
             self,
             version=self.version + 1,
             epoch=self.epoch + new_epoch,
-            previous=self.hash,
-            signature=b"",
+            log=(*self.log, self.hash)[-LONGEST_LOG:],
+            expires=expiry(now, days),
+            signatures=(),
+            changes=(*self.changes, self.head) if self._changes_founders else self.changes,
+            format=2,
             **changes,
         )
         return draft.signed(identity)
 
-    def with_member(self, identity: Identity, member: Member) -> Roster:
+    def with_member(self, identity: Identity, member: Member, now: float | None = None) -> Roster:
         """The next version with this member added, or replaced in its row if its id is known."""
         others = [other for other in self.members if other.id != member.id]
         if len(others) < len(self.members):
             others.insert(self.row(member.id), member)
-            return self.amended(identity, members=tuple(others))
-        return self.amended(identity, members=(*self.members, member))
+            return self.amended(identity, members=tuple(others), now=now)
+        return self.amended(identity, members=(*self.members, member), now=now)
 
     def without_member(self, identity: Identity, who: str) -> Roster:
-        """The next version without this member and its links. Refuses to remove the founder."""
+        """The next version without this member and its links. Refuses to remove a founder."""
         gone = self.member(who).id
-        if gone == self.founder:
-            raise PeerError("The founder signs the roster and cannot be removed from it.")
+        if gone in self.founders:
+            raise PeerError(
+                f"{self.name(gone)} is a founder: it signs the roster and cannot be removed from "
+                "it. First let others be the founders: peerloom peer roster propose FILE"
+            )
         return self.amended(
             identity,
             members=tuple(member for member in self.members if member.id != gone),
@@ -148,13 +209,35 @@ class Roster:
         return self.amended(identity, links=tuple(links), new_epoch=True)
 
     def signed(self, identity: Identity) -> Roster:
-        """This roster with the founder's signature. Refuses any other key."""
-        if identity.id != self.founder:
+        """This roster with a founder's signature added. Refuses any other key.
+
+        A change of founders is signed by those before and by those named in it.
+        """
+        if identity.id not in {*self.founders, *self._mandate.founders}:
+            names = ", ".join(short_id(id) for id in self.founders)
             raise PeerError(
-                f"Only the founder ({short_id(self.founder)}) signs this roster; "
+                f"Only the founder ({names}) signs this roster; "
                 f"this key is {short_id(identity.id)}."
             )
-        return replace(self, signature=identity.sign("roster", self.canonical()))
+        kept = [signature for signature in self.signatures if signature.id != identity.id]
+        own = Signature.of(identity, "roster", self.head.signed_bytes)
+        return replace(self, signatures=(*kept, own))
+
+    @property
+    def lacks(self) -> str:
+        """What is missing until enough founders have signed this version; empty if nothing."""
+        return self.head.lacks(self._mandate) or self.head.lacks(self.head)
+
+    @property
+    def _mandate(self) -> Head:
+        """The last head at which the founders changed, before this version."""
+        first = Head(self.founder, 0, (self.founder,), 1, "")
+        return self.changes[-1] if self.changes else first
+
+    @property
+    def _changes_founders(self) -> bool:
+        before = self._mandate
+        return (set(self.founders), self.threshold) != (set(before.founders), before.threshold)
 
     # -- trust
 
@@ -183,81 +266,74 @@ class Roster:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of the canonical form, without the signature."""
+        """SHA-256 of the canonical form, without the signatures."""
         return hashlib.sha256(self.canonical()).hexdigest()
 
+    @cached_property
+    def head(self) -> Head:
+        """What founders sign of this version."""
+        older_form = b"" if self.format == 2 else self.canonical()
+        return Head(
+            self.founder, self.version, self.founders, self.threshold, self.hash, self.signatures,
+            older_form,
+        )  # fmt: skip
+
     def verify(self, founder: str) -> None:
-        """Refuse a roster that this founder did not sign."""
-        if self.founder != founder:
-            raise PeerError(
-                f"This roster is of founder {short_id(self.founder)}, not of "
-                f"{short_id(founder)} who was expected."
-            )
-        certificate = self.member(founder).certificate.encode()
-        if not certificate_verifies(certificate, "roster", self.canonical(), self.signature):
-            raise PeerError(
-                f"The founder's signature on version {self.version} of the roster is wrong: "
-                "it was changed on its way."
-            )
+        """Refuse a roster that nobody need believe who knows this founder's id and no more.
+
+        The founder signed this version, or a change of founders that leads to those who did.
+        """
+        believe(founder, (*self.changes, self.head))
 
     def succeeds(self, known: Roster) -> bool:
-        """Whether this roster is newer than a known one. Refuses a fork with `RosterForkError`."""
-        if self.version < known.version:
-            return False
-        if self.version == known.version:
-            forked = self.hash != known.hash
-        else:
-            follows = self.version > known.version + 1 or self.previous == known.hash
-            forked = not follows or self.epoch < known.epoch
-        if forked:
-            raise RosterForkError(
-                f"Two different rosters claim version {self.version} of one federation. "
-                "Somebody signed twice: ask the founder which one holds, and do not run "
-                "before that."
+        """Whether this roster is newer than a known one. Refuses a fork with `RosterForkError`.
+
+        Refuses, too, what the founders of the known one did not sign, nor those to whom they
+        handed over.
+        """
+        return succeeds(self, known)
+
+    # -- time
+
+    def expired(self, now: float) -> bool:
+        """Whether its time is over, with some days' grace for clocks that differ."""
+        return expired(self.expires, now)
+
+    @property
+    def expiry_day(self) -> str:
+        """The date until which it is good."""
+        return day_of(self.expires)
+
+    def warning(self, now: float) -> str:
+        """What to say about its time: empty while there is plenty of it."""
+        return warning(self.version, self.expires, now)
+
+    def check_time(self, now: float, what: str) -> None:
+        """Refuse to begin anything under a roster whose time is over."""
+        if self.expired(now):
+            raise PeerError(
+                f"{what} needs a roster whose time is not over. {self.warning(now)} If the date is "
+                "wrong, it is this machine's clock."
             )
-        return self.version > known.version
 
     # -- as bytes
 
     def canonical(self) -> bytes:
-        """The bytes that are signed, without the signature."""
+        """The content as bytes, without the signatures: what is hashed."""
         return canonical_bytes(self)
 
     def to_bytes(self) -> bytes:
-        """The file: the content and the signature."""
+        """The file: the content and the signatures."""
         return file_bytes(self)
 
     @classmethod
     def from_bytes(cls, data: bytes, founder: str) -> Roster:
-        """Read a roster and verify it. Refuses one that this founder did not sign."""
+        """Read a roster and verify it. Refuses one that this founder's id gives no reason for."""
         try:
-            roster = cls(**read_fields(data))
+            roster = cls(**read_fields(data, founder))
             roster.verify(founder)
         except MALFORMED as error:
             raise PeerError(
                 f"This is no roster that this version of Peerloom reads ({error})."
             ) from None
         return roster
-
-    def _check(self) -> None:
-        names = [member.name for member in self.members]
-        for name in names:
-            check_name(name)
-        if len(self._by_id) < len(names) or len(self._by_name) < len(names):
-            raise PeerError(
-                f"Every member of a roster needs a name and a key of its own; found {names}."
-            )
-        for member in self.members:
-            for address in member.addresses:
-                parse_address(address)
-        for link in self.links:
-            if not (self.has(link.source) and self.has(link.target)) or link.source == link.target:
-                raise PeerError(
-                    f"The roster has a link from {short_id(link.source)} to "
-                    f"{short_id(link.target)}: both must be members."
-                )
-            if not (0 <= link.a < math.inf and 0 <= link.b < math.inf):
-                raise PeerError(
-                    "The weights of a link must be finite and not negative, "
-                    f"found a={link.a}, b={link.b}."
-                )

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from .edge import Edge
-from .frames import SEGMENT, FrameError, Kind, begin, encode, seal
+from .frames import FrameError, begin, encode, seal
 from .outbox import Entry, Outbox
 from .reasons import bounded
+from .schemas import SEGMENT, VERSION, Kind
 from .types import Parcel
 
 __all__ = ["COPY_LIMIT", "Pieces", "Sender", "next_write"]
@@ -39,15 +40,23 @@ class Sender:
         self._ordered = deque[int]()  # numbers of ordered parcels sent since `_room` was told
         self._pinged = 0  # the answer to the last PING acknowledges all up to this number
         self._last = 0  # the number of what was sent last over this connection
+        self._version = VERSION  # of the frames
+        self._part = (0, 0)  # number and length of what the other side has of a parcel
 
-    def resume(self, said: Mapping[str, Any], epoch: int) -> None:
-        """Go on where the other side stands, by its greeting."""
+    def resume(self, said: Mapping[str, Any], epoch: int, version: int) -> None:
+        """Go on where the other side stands, by its greeting, in the version agreed on."""
+        self._version = version
         inc, seq = said["last"]
         arrived = self._outbox.resume(
             self._incarnation, (inc, seq), said["incarnation"], said["want"], epoch
         )
         self._count(arrived)
         self._room = said["room"]
+        mine, number, size = said["part"] if version >= 7 else (0, 0, 0)
+        first = self._outbox.waiting[0] if self._outbox.waiting else None
+        fits = first is not None and first.seq == number and 0 < size < first.size
+        if mine == self._incarnation and fits and not size % SEGMENT:
+            self._part = (number, size)
 
     @property
     def unanswered(self) -> bool:
@@ -89,9 +98,12 @@ class Sender:
             self.state, self._asked = "awaiting", entry.seq
         order = {"epoch": entry.epoch, "incarnation": self._incarnation, "seq": entry.seq}
         if entry.parcel is None:
-            return [encode(Kind.SKIP, {"round": entry.round, **order})]
+            return [encode(Kind.SKIP, {"round": entry.round, **order}, version=self._version)]
         if entry.mode == "ordered":
             self._ordered.append(entry.seq)
+        (number, size), self._part = self._part, (0, 0)
+        if number == entry.seq:
+            return self._more(entry.parcel, number, size)
         return self._data(entry, entry.parcel, order)
 
     def _data(self, entry: Entry, parcel: Parcel, order: dict[str, int]) -> Pieces:
@@ -99,12 +111,14 @@ class Sender:
         how = {"mode": entry.mode, "ask": entry.asks, "length": len(parcel.body)}
         if len(parcel.body) > SEGMENT:
             self._body = (parcel, entry.seq, SEGMENT)
-        return _pieces(Kind.DATA, {**place, **how, **order}, parcel.body.data[:SEGMENT])
+        header = {**place, **how, **order}
+        return _pieces(Kind.DATA, header, parcel.body.data[:SEGMENT], self._version)
 
     def _more(self, parcel: Parcel, seq: int, at: int) -> Pieces:
         end = at + SEGMENT
         self._body = None if end >= len(parcel.body) else (parcel, seq, end)
-        return _pieces(Kind.MORE, {"seq": seq, "at": at}, parcel.body.data[at:end])
+        part = parcel.body.data[at:end]
+        return _pieces(Kind.MORE, {"seq": seq, "at": at}, part, self._version)
 
     # -- answers
 
@@ -151,10 +165,10 @@ class Sender:
             self._edge.count("acked", entry.size)
 
 
-def _pieces(kind: Kind, header: Mapping[str, Any], body: memoryview) -> Pieces:
+def _pieces(kind: Kind, header: Mapping[str, Any], body: memoryview, version: int) -> Pieces:
     if len(body) <= COPY_LIMIT:
-        return [encode(kind, header, body)]
-    start, digest = begin(kind, header, len(body))
+        return [encode(kind, header, body, version)]
+    start, digest = begin(kind, header, len(body), version)
     digest.update(body)
     return [start, body, seal(digest)]
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ssl
 import threading
+from collections.abc import Iterable
 
-from .identity import Identity, certificate_id
+from .certificate import certificate_id
+from .identity import Identity
+from .outbound import WayError
 from .roster import Roster
+from .schemas import GREETING, OLDEST, VERSION
 from .tls_stream import TlsStream
 
 __all__ = [
@@ -14,12 +18,19 @@ __all__ = [
     "Credentials",
     "HandshakeError",
     "client_context",
+    "greeting_of",
     "peer_of",
+    "pinned_context",
     "reason_of",
     "server_context",
 ]
 
-ALPN = "peerloom/1"
+ALPN = "peerloom/2"
+_FORMS = {ALPN: GREETING, "peerloom/1": OLDEST}
+"""The version in whose form each protocol greets, the best first.
+
+Its name is part of what TLS proves: nobody on the way can talk two peers down to the older one.
+"""
 
 # OpenSSL's reasons as words of `reasons`. What is not listed counts as 'handshake'.
 _REASONS = {
@@ -48,8 +59,8 @@ class HandshakeError(ssl.SSLError):
 class Credentials:
     """An identity with its TLS contexts, which are made anew when the roster changes."""
 
-    def __init__(self, identity: Identity) -> None:
-        self.identity = identity
+    def __init__(self, identity: Identity, versions: tuple[int, int] = (OLDEST, VERSION)) -> None:
+        self.identity, self._versions = identity, versions
         self._lock = threading.Lock()
         self._made: tuple[str, ssl.SSLContext, ssl.SSLContext] | None = None
 
@@ -66,22 +77,26 @@ class Credentials:
             if self._made is None or self._made[0] != roster.hash:
                 self._made = (
                     roster.hash,
-                    client_context(self.identity, roster),
-                    server_context(self.identity, roster),
+                    client_context(self.identity, roster, self._versions),
+                    server_context(self.identity, roster, self._versions),
                 )
             return self._made
 
 
-def server_context(identity: Identity, roster: Roster) -> ssl.SSLContext:
+def server_context(
+    identity: Identity, roster: Roster, versions: tuple[int, int] = (OLDEST, VERSION)
+) -> ssl.SSLContext:
     """A new context for the side that listens."""
-    context = _context(ssl.PROTOCOL_TLS_SERVER, identity, roster)
+    context = _context(ssl.PROTOCOL_TLS_SERVER, identity, roster, versions)
     context.num_tickets = 0  # no resumption: every connection proves its key anew
     return context
 
 
-def client_context(identity: Identity, roster: Roster) -> ssl.SSLContext:
+def client_context(
+    identity: Identity, roster: Roster, versions: tuple[int, int] = (OLDEST, VERSION)
+) -> ssl.SSLContext:
     """A new context for the side that dials."""
-    return _context(ssl.PROTOCOL_TLS_CLIENT, identity, roster)
+    return _context(ssl.PROTOCOL_TLS_CLIENT, identity, roster, versions)
 
 
 def peer_of(stream: TlsStream, roster: Roster, expected: str | None = None) -> str:
@@ -89,7 +104,7 @@ def peer_of(stream: TlsStream, roster: Roster, expected: str | None = None) -> s
 
     Refuses another protocol, a key that is no member's and, where one is expected, another member.
     """
-    if stream.protocol != ALPN:
+    if stream.protocol not in _FORMS:
         raise HandshakeError("wrong_protocol")
     certificate = stream.certificate
     if not certificate:
@@ -102,10 +117,17 @@ def peer_of(stream: TlsStream, roster: Roster, expected: str | None = None) -> s
     return peer
 
 
+def greeting_of(stream: TlsStream) -> int:
+    """The version in whose form the two sides greet; call it after `peer_of`."""
+    return _FORMS[stream.protocol or ""]
+
+
 def reason_of(error: BaseException) -> str:
     """The word of `reasons` for the error that ended a connection."""
     if isinstance(error, HandshakeError):
         return str(error.args[0])
+    if isinstance(error, WayError):
+        return error.why
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _OUT_OF_DATE:
@@ -119,14 +141,33 @@ def reason_of(error: BaseException) -> str:
     return "closed" if isinstance(error, ConnectionError) else "network"
 
 
-def _context(protocol: int, identity: Identity, roster: Roster) -> ssl.SSLContext:
+def _context(
+    protocol: int, identity: Identity, roster: Roster, versions: tuple[int, int]
+) -> ssl.SSLContext:
+    context = pinned_context(protocol, identity, [member.certificate for member in roster.members])
+    lowest, highest = versions  # every later version greets in the form of version 7
+    context.set_alpn_protocols(
+        [name for name, form in _FORMS.items() if form <= highest and form >= min(lowest, GREETING)]
+    )
+    return context
+
+
+def pinned_context(
+    protocol: int, identity: Identity | None, certificates: Iterable[str]
+) -> ssl.SSLContext:
+    """A context for TLS 1.3 with our key, if any, in which no other certificates are believed.
+
+    Without certificates, as only a side that listens may have it, the other side proves no key.
+    """
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # names prove nothing here; `peer_of` compares the key itself
-    context.verify_mode = ssl.CERT_REQUIRED
+    believed = "\n".join(certificates)
+    context.verify_mode = ssl.CERT_REQUIRED if believed else ssl.CERT_NONE
     # Strict checks, which newer Pythons turn on, want a CA above every leaf; ours are pinned each.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.load_cert_chain(identity.certificate_file, identity.key_file)
-    context.load_verify_locations(cadata="\n".join(member.certificate for member in roster.members))
-    context.set_alpn_protocols([ALPN])
+    if identity is not None:
+        context.load_cert_chain(identity.certificate_file, identity.key_file)
+    if believed:
+        context.load_verify_locations(cadata=believed)
     return context

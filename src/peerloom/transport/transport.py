@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+from ..errors import PeerError
 from .roster import Roster
-from .types import LinkState, Mode, Parcel, Receipt, Skipped, Wanted
+from .types import Gap, LinkState, Mode, Parcel, Receipt, Skipped, Wanted
 
 __all__ = ["Transport"]
 
@@ -76,25 +77,43 @@ class Transport(Protocol):
         """
 
     def receive_all(
-        self, wanted: list[Wanted], deadline_seconds: float, known: int | None = None
+        self,
+        wanted: list[Wanted],
+        deadline_seconds: float,
+        known: int | None = None,
+        paced: bool = False,
     ) -> dict[Wanted, Parcel | Skipped | None]:
         """`take` for many at once: returns as soon as each is there, skipped or given up.
 
         With `known`, the version of the roster that the caller knows, it also returns when there
-        is a newer one: places without an answer are then left out, to be asked for again.
+        is a newer one: places without an answer are then left out, to be asked for again. With
+        `paced`, a peer that was given up before and is behind is given up at once where it has
+        done two rounds for each one here since then: it catches up without being waited for.
         """
 
     def late(self, peer: str) -> list[Parcel]:
         """What came after it was given up, in order, each once."""
 
+    def cover(self, peer: str, count: int) -> None:
+        """Give the room of so many late parcels back: they are not needed again.
+
+        Until then they count as untaken, for the sender keeps no more to send again.
+        """
+
     def expect(
-        self, round: int, missed: Mapping[str, Iterable[tuple[int, int]]] | None = None
+        self,
+        round: int,
+        missed: Mapping[str, Iterable[tuple[int, int]]] | None = None,
+        gaps: Mapping[str, Iterable[Gap]] | None = None,
     ) -> None:
         """Go on at this round: older parcels are stale, and neighbours repeat what they retained.
 
-        `missed` are places (round, mix_index) given up by an earlier process, by peer: what comes
-        for them goes to `late`.
+        `missed` are places (round, mix_index) given up by an earlier process, by peer, and `gaps`
+        whole stretches of them: what comes for them goes to `late`.
         """
+
+    def expect_late(self, peer: str, gap: Gap) -> None:
+        """Go on after a gap in which this peer was not asked for: what it sent then is late."""
 
     def newest(self, peer: str, channel: int) -> Parcel | None:
         """The newest parcel that came on a channel; it stays there."""
@@ -108,8 +127,23 @@ class Transport(Protocol):
     def links(self) -> list[LinkState]:
         """Every directed link of this peer."""
 
+    def connected(self, peer: str) -> bool:
+        """Whether a link with this peer is up."""
+
+    def lost(self, peer: str) -> bool:
+        """Whether its link was up and is down, or has been down for longer than `wait`.
+
+        A peer that was not there yet is not lost: it may be starting.
+        """
+
     def refusals(self) -> dict[str, int]:
         """Connections and frames refused here, by reason, peers and strangers together."""
+
+    def share(self, facts: Mapping[str, Any]) -> None:
+        """Sign a card with these facts of this peer, and pass it on."""
+
+    def cards(self) -> list[tuple[Mapping[str, Any], float]]:
+        """What the newest card of every member says, and its age in seconds."""
 
     def offered(self) -> Roster | None:
         """A newer roster of the founder that neighbours brought and that waits for `adopt`."""
@@ -127,15 +161,30 @@ class Transport(Protocol):
         `RosterForkError` if it and the one in use cannot both be valid.
         """
 
-    def refuse(self, why: str, detail: str) -> None:
-        """Count and report that something of this peer's own was refused, such as a roster."""
+    def unasked(self) -> list[str]:
+        """Names of neighbours that have not said which roster they have, or not brought it yet."""
+
+    @property
+    def roster_unsaved(self) -> bool:
+        """Whether the roster in use, or one that was offered, is not on disk."""
+
+    def save_roster(self) -> None:
+        """Write down the newest roster if it is not on disk; OSError if that fails.
+
+        Called before every checkpoint, which must not take the room that a roster needs.
+        """
+
+    def refuse(self, why: str, detail: str, peer: str = "") -> None:
+        """Count and report that something was refused: of a peer, or of this peer's own folder."""
 
     def closed(self, direction: Literal["in", "out"], peer: str) -> bool:
         """Whether the newest roster has no such link: nothing is sent or awaited there."""
 
-    @property
-    def stop_requested(self) -> bool:
-        """Whether `request_stop` was called."""
+    def raise_if_stopped(self) -> None:
+        """Raise what ends this run, if something does: a stop that was requested, or a halt.
+
+        Every wait does so; this is for rounds that wait for nobody.
+        """
 
     def request_stop(self) -> None:
         """Let every wait, now or later, raise `StopRequested`.
@@ -143,5 +192,5 @@ class Transport(Protocol):
         Any thread, or a signal handler, may call this.
         """
 
-    def halt(self, why: str, word: str = "stopped") -> None:
-        """Let every wait or send, now or later, raise `PeerError(why)`; neighbours hear `word`."""
+    def halt(self, error: PeerError, word: str = "stopped") -> None:
+        """Let every wait or send, now or later, raise this error; neighbours hear `word`."""

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError, PeerError
+from .schemas import OLDEST, VERSION
 
 __all__ = [
     "Body",
     "Channel",
     "Event",
+    "Gap",
     "LinkState",
     "Mode",
     "OutboxFullError",
@@ -167,6 +169,21 @@ class Wanted(NamedTuple):
     mix_index: int
 
 
+class Gap(NamedTuple):
+    """Places from `first` up to `end`, not included, for which a peer was not waited.
+
+    What comes for them is late, except what came already: of mixing m, rounds up to `settled[m]`.
+    """
+
+    first: tuple[int, int]
+    end: tuple[int, int]
+    settled: Mapping[int, int] = {}
+
+    def holds(self, place: tuple[int, int]) -> bool:
+        """Whether what comes for a place is late."""
+        return self.first <= place < self.end and place[0] > self.settled.get(place[1], -1)
+
+
 @dataclass(eq=False)
 class Receipt:
     """What became of one parcel; `reason` is the receiver's, if it was refused.
@@ -204,7 +221,9 @@ class LinkState:
 
     `frames` and `bytes` count by result. Outgoing: sent, acked, refused_WHY. Incoming: applied,
     duplicate, stale, refused_WHY. `reconnects` counts lost connections by reason. `rtt` and
-    `unacked_age` are in seconds. `congestion` is TCP's congestion control on an outgoing link.
+    `unacked_age` are in seconds. `congestion` is TCP's congestion control on an outgoing link,
+    `version` that of the protocol on the last connection. While it is up, `way` is how it goes:
+    'direct', or 'relay:NAME'.
     """
 
     peer: str
@@ -219,18 +238,21 @@ class LinkState:
     reconnects: Mapping[str, int] = field(default_factory=dict)
     tally: Tally = Tally()
     congestion: str = ""
+    version: int = 0
+    way: str = ""
 
 
 @dataclass(frozen=True)
 class Event:
     """Something that happened on a link, as one line of a log.
 
-    `kind` is up, down, late, refused, alarm or roster.
+    `kind` is up, down, late, refused, alarm, roster or relay.
     """
 
     kind: str
     peer: str
     text: str
+    way: str = ""
 
 
 @dataclass(frozen=True)
@@ -256,16 +278,29 @@ class Settings:
     """Small ordered parcels under way to one peer at most; the last asks for an answer."""
     inbox: int = 16
     """Parcels of one peer that may lie untaken; the peer is told how many more it may send."""
+    unsaved: int = 16
+    """The same, together with parcels that came late and that are not yet `cover`ed."""
+    mapped: int = 1 << 26
+    """Bytes from which on a parcel that comes lies in a file of the state folder, not in memory."""
+    last_round: int | None = None
+    """The last round of which parcels and promises are taken; None: of any."""
     retain: int = 0
     """Acknowledged parcels kept per link, to be sent again to a peer that was restarted."""
     handshake: float = 10.0
     """Longest time from accepting a connection to HELLO_OK."""
     handshakes: int = 32
-    """Unfinished handshakes at one time, of all addresses except those of members."""
+    """Unfinished handshakes at one time, of all addresses except those of members; through each
+    relay twice as many. One more takes the place of another (see `Unfinished`)."""
     handshakes_per_address: int = 16
-    """Unfinished handshakes at one time from one address."""
+    """Unfinished handshakes at one time from one address, or through one relay of one caller."""
     congestion: Literal["auto", "off"] = "auto"
     """'auto' uses BBR where the kernel has it, which helps on lossy links."""
+    versions: tuple[int, int] = (OLDEST, VERSION)
+    """Lowest and highest version of the link protocol to speak."""
+    relay_after: float = 0.3
+    """Head start of a direct connection before a relay is tried as well."""
+    direct_again: float = 600.0
+    """Time after which a link that goes through a relay tries the direct way again."""
     large: int = 1 << 18
     """Longest parcel, in bytes, for which one loop serves all links.
 

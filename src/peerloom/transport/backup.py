@@ -1,0 +1,144 @@
+"""A backup of a peer's folder: who it is and what it trusts, never the state of a run.
+
+A state that is put back would say things that the peer has already said differently, and
+neighbours refuse it. A backup holds the private key: keep it as you keep the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from ..errors import PeerError
+from .archive import BROKEN
+from .documents import digest, parse_json
+from .files import write_whole
+from .home import UNASKED, Home
+from .identity import short_id
+
+__all__ = ["restore_backup", "write_backup"]
+
+_LIST = "backup.json"
+_FORMAT = 1
+_NAMES = re.compile(
+    r"identity\.(key|crt)|peer\.json|roster\.json|site\.toml|invitations\.json|proposal\.json"
+    r"|experiment\.toml|audit\.(jsonl|head)|next/identity\.(key|crt)|code/(?!\.{1,2}$)[A-Za-z0-9_.-]{1,100}"
+)
+_LARGEST = 256 << 20  # bytes of all files together
+_SECRET = re.compile(r".*\.key|invitations\.json|audit\.head")
+
+
+def write_backup(home: Home, file: Path) -> list[str]:
+    """Write the archive, readable by its owner alone; the names of what is in it.
+
+    Refuses to write it into the folder itself, and more than could be restored.
+    """
+    if file.resolve().is_relative_to(home.folder.resolve()):
+        raise PeerError(f"{file} is in the peer's own folder. Write the backup to another place.")
+    found = {
+        name: path.read_bytes()
+        for path in sorted(home.folder.rglob("*"))
+        if path.is_file() and _NAMES.fullmatch(name := path.relative_to(home.folder).as_posix())
+    }
+    if (size := sum(map(len, found.values()))) > _LARGEST:
+        raise PeerError(
+            f"{home.folder} has {size} bytes to keep, and a backup at most {_LARGEST}. Mostly that "
+            "is large files in `code`, or a long audit.jsonl: keep those by another way."
+        )
+    about = {
+        "format": _FORMAT,
+        "id": home.identity.id,
+        "files": {name: hashlib.sha256(data).hexdigest() for name, data in found.items()},
+    }
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+        for name, data in {_LIST: json.dumps(about).encode(), **found}.items():
+            target.writestr(zipfile.ZipInfo(name), data)
+    write_whole(file, archive.getvalue(), mode=0o600)
+    return list(found)
+
+
+def restore_backup(file: Path, folder: Path) -> Home:
+    """Put a backup into a folder. Its next start asks neighbours for the newest roster first.
+
+    Refuses a folder that holds a run, another identity or a newer roster, and an archive that is
+    not whole; then nothing is written.
+    """
+    if any((folder / "state").glob("*")):
+        raise PeerError(
+            f"{folder} holds the state of a run, which is newer than any backup. Use it as it is, "
+            "or restore into another folder."
+        )
+    files = _unpacked(file)
+    with tempfile.TemporaryDirectory(prefix=".restore-", dir=_existing(folder)) as place:
+        backup = _laid_out(Path(place) / "peer", files)
+        if (folder / "identity.key").exists():
+            _check_older(backup, Home.open(folder))
+        version = backup.roster.version if backup.founder else 0  # refuses a spoilt one
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # First the mark: whatever follows, nobody believes this roster before asking.
+        write_whole(folder / UNASKED, b"", mode=0o600)
+        _laid_out(folder, files)
+    home = Home.open(folder)
+    home.audit.note("restore", file=str(file), roster=version)
+    return home
+
+
+def _check_older(backup: Home, there: Home) -> None:
+    if there.identity.id != backup.identity.id:
+        raise PeerError(
+            f"{there.folder} has the key of {short_id(there.identity.id)}, the backup that of "
+            f"{short_id(backup.identity.id)}. Restore into another folder."
+        )
+    if there.founder and (not backup.founder or there.roster.version > backup.roster.version):
+        raise PeerError(
+            f"{there.folder} has version {there.roster.version} of the roster, which is newer than "
+            "the backup's. Restore into another folder, or use this one as it is."
+        )
+
+
+def _laid_out(folder: Path, files: dict[str, bytes]) -> Home:
+    folder.mkdir(exist_ok=True, mode=0o700)
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True, mode=0o700)
+        write_whole(path, data, mode=0o600 if _SECRET.fullmatch(name) else None)
+    return Home.open(folder)
+
+
+def _existing(folder: Path) -> Path:
+    """The nearest folder above that exists, on the same disk."""
+    return next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
+
+
+def _unpacked(file: Path) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    room = _LARGEST
+    try:
+        with zipfile.ZipFile(file) as source:
+            for entry in source.infolist():
+                name = entry.filename
+                if name in files or not (name == _LIST or _NAMES.fullmatch(name)):
+                    raise PeerError(f"{file} holds {name[:80]!a}, which no backup has.")
+                with source.open(entry) as inside:
+                    files[name] = inside.read(room + 1)  # no more, whatever the archive claims
+                room -= len(files[name])
+                if room < 0:
+                    raise PeerError(f"{file} holds more than the {_LARGEST} bytes of a backup.")
+        about: dict[str, Any] = parse_json(files.pop(_LIST))
+        hashes = {name: digest(value) for name, value in about["files"].items()}
+    except BROKEN as error:
+        raise PeerError(
+            f"{file} is no readable backup ({type(error).__name__}). Take another copy of it."
+        ) from None
+    if about.get("format") != _FORMAT:
+        raise PeerError(f"{file} is a backup of another version of Peerloom.")
+    if hashes != {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}:
+        raise PeerError(f"{file} was changed: a file in it does not have its hash.")
+    return files

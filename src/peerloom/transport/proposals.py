@@ -1,0 +1,132 @@
+"""Versions of the roster that more than one founder must sign: files that go from one to the next.
+
+A founder puts its signature under one proposal of a version only. Where more than half of the
+founders must sign, two rosters of one version can then not both hold.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ..errors import PeerError
+from .documents import MALFORMED
+from .files import write_whole
+from .identity import Identity, short_id
+from .roster import Roster
+from .rosterfile import read_fields
+from .rosterform import LONGEST_LOG
+from .succession import check_log
+
+__all__ = ["ProposalBook", "differences", "read_proposal"]
+
+
+def read_proposal(data: bytes) -> Roster:
+    """A roster that may lack signatures. Refuses wrong ones; it is not to be used as a roster."""
+    try:
+        proposal = Roster(**read_fields(data))
+        proposal.head.lacks(proposal.head)  # refuses signatures that do not hold
+    except MALFORMED as error:
+        raise PeerError(f"This is no proposal of a roster ({error}).") from None
+    return proposal
+
+
+class ProposalBook:
+    """The proposal that this founder signed last, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> Roster | None:
+        """The proposal, if there is one. Refuses a spoilt file."""
+        try:
+            return read_proposal(self._path.read_bytes()) if self._path.exists() else None
+        except PeerError as error:
+            raise PeerError(
+                f"{self._path} is spoilt: {error} To forget it: peerloom peer roster withdraw"
+            ) from None
+
+    def keep(self, proposal: Roster) -> None:
+        """Keep a proposal that this founder signed. Refuses a second one of the same version."""
+        kept = self.read()
+        if kept is not None and kept.version >= proposal.version and kept.hash != proposal.hash:
+            raise PeerError(
+                f"This founder has signed another proposal of version {kept.version}, in "
+                f"{self._path}. If nobody else signed that one: peerloom peer roster withdraw"
+            )
+        write_whole(self._path, proposal.to_bytes(), mode=0o600)
+
+    def sign(self, identity: Identity, proposal: Roster, known: Roster) -> Roster:
+        """The proposal with this founder's signature. Refuses one that does not follow `known`."""
+        if proposal.founder != known.founder or proposal.version != known.version + 1:
+            raise PeerError(
+                f"The proposal is of version {proposal.version} of federation "
+                f"{short_id(proposal.founder)}, and here is version {known.version} of "
+                f"{short_id(known.founder)}. Take the present roster first: peerloom peer roster "
+                "take FILE"
+            )
+        check_log(proposal, known)
+        if proposal.log != (*known.log, known.hash)[-LONGEST_LOG:]:
+            raise PeerError(
+                f"The proposal of version {proposal.version} tells another history of the versions "
+                "before it than the one here. Do not sign it; ask who made it."
+            )
+        signed = proposal.signed(identity)
+        self.keep(signed)
+        return signed
+
+    def forget(self, version: int) -> None:
+        """Forget a proposal of this version, or of one before it.
+
+        A spoilt one stays, and is told when it is needed: a roster must be kept whatever lies here.
+        """
+        with suppress(PeerError, OSError):
+            kept = self.read()
+            if kept is not None and kept.version <= version:
+                self._path.unlink()
+
+    def withdraw(self) -> None:
+        """Forget the proposal. Refuses if there is none."""
+        if not self._path.exists():
+            raise PeerError("This founder has signed no proposal that waits.")
+        self._path.unlink()
+
+
+def differences(proposal: Roster, known: Roster) -> list[str]:
+    """What a proposal changes, in lines for people."""
+    lines = []
+    before = {member.id: member for member in known.members}
+    stay = list[str]()  # the ids of before, in the order of now
+    for member in proposal.members:
+        same = before.get(member.id) or before.get(member.was)
+        if same is None:
+            lines.append(f"new member {member.name}: {member.id}")
+            continue
+        stay.append(same.id)
+        if same.name != member.name:
+            lines.append(f"{same.name} is called {member.name}")
+        if same.id != member.id:
+            lines.append(f"{member.name} has a new key: {member.id}")
+        elif replace(member, name=same.name) != same:
+            lines.append(f"{member.name} has other addresses or another certificate")
+    lines += [f"without {member.name}" for id, member in before.items() if id not in stay]
+    if stay != [id for id in before if id in stay]:
+        names = ", ".join(member.name for member in proposal.members)
+        lines.append(f"the members' rows in another order: {names}")
+    if proposal.links != known.links:
+        lines.append(f"{len(proposal.links)} links instead of {len(known.links)}, or other weights")
+    if (proposal.founders, proposal.threshold) != (known.founders, known.threshold):
+        names = ", ".join(proposal.name(id) for id in proposal.founders)
+        lines.append(f"{proposal.threshold} of these founders sign: {names}")
+    if proposal.relays != known.relays:
+        lines.append(f"relays: {', '.join(relay.name for relay in proposal.relays) or 'none'}")
+    if (proposal.file, proposal.spec) != (known.file, known.spec):
+        lines.append(f"another experiment file: SHA-256 {proposal.file}")
+    if proposal.run != known.run:
+        lines.append(f"another run: {proposal.run or 'none'}")
+    if proposal.epoch != known.epoch:
+        lines.append("a new epoch, for the next run")
+    if proposal.speaks != known.speaks:
+        lines.append(f"all members speak version {proposal.speaks} of the protocol")
+    return [*lines, f"good until {proposal.expiry_day}"]
