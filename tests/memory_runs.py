@@ -62,25 +62,51 @@ def roster_for(graph, identities):
 
 
 def run_in_memory(
-    exp, identities, folder, faults=None, seed=0, crashes=(), deadline=None, free=False, pause=None
+    exp,
+    identities,
+    folder,
+    faults=None,
+    seed=0,
+    crashes=(),
+    deadline=None,
+    free=False,
+    pause=None,
+    upgrades=(),
+    seen=None,
+    large=None,
+    largest_norm=None,
+    timed=None,
+    pace=None,
 ):
-    """Run every row as a program over a seeded network; the results in row order."""
+    """Run every row as a program over a seeded network; the results in row order.
+
+    `upgrades` are (time, row, newest version): what the row speaks when it is next started.
+    `seen` is called with every network event. Rows of `large` bytes and more lie in files.
+    `timed` is called with the row and the time on the network's clock after every round.
+    `pace` are the seconds that a round of each row takes, besides what it waits for.
+    """
     roster = roster_for(exp.graph, identities)
     ids = [member.id for member in roster.members]
-    plan = WirePlan.of(exp, deadline, free)
+    plan = WirePlan.of(exp, deadline, free, largest_norm)
+    if large is not None:
+        plan = replace(plan, large=large)
     run = RunIdentity("test", spec_hash(exp), plan.channels)
-    network = MemoryNetwork(roster, run, seed, faults, plan.settings(Settings(wait=600.0)))
+    chosen = plan.settings(Settings(wait=600.0))
+    network = MemoryNetwork(roster, run, seed, faults, chosen, on_event=seen, scratch=folder)
+    for at, row, newest in upgrades:
+        network.upgrade(at, ids[row], newest)
 
     def program(row):
         def go(post):
             keep = PeerFolder(folder / str(row), spec_hash(exp))
             # Without waiting all rounds would take no time at all: here a round takes a while, and
             # not the same on all rows.
+            paces = [0.01 * (1 + row % 3) for row in range(exp.graph.rows)] if free else pace
             slow = (
-                [each_round(lambda t: post.wait_for_arrivals(10**12, 0.01 * (1 + row % 3)))]
-                if free
-                else []
+                [each_round(lambda t: post.wait_for_arrivals(10**12, paces[row]))] if paces else []
             )
+            if timed is not None:
+                slow.append(each_round(lambda t: timed(row, network.now)))
             return PeerRun(exp, row, post, keep, plan, observers=slow, pause=pause).run()
 
         return go

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from peerloom.peers.start import Site, only_experiment, start_peer
+from peerloom.peers.experiments import only_experiment
+from peerloom.peers.site import Site
+from peerloom.peers.start import start_peer
 from peerloom.transport import Home, Settings
 
 
@@ -12,5 +14,6 @@ def run_jobs(jobs):
         start_peer(
             Home.open(Path(folder)),
             only_experiment(Path(file)),
-            Site(settings=Settings(backoff=(0.02, 0.2))),
+            # Every evaluation is collected afterwards.
+            Site(settings=Settings(backoff=(0.02, 0.2)), judged=None),
         )

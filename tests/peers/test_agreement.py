@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from peerloom.peers.agreement import AGREEMENT, Agreement, Sketch, agreement_channel
+from peerloom.peers.agreement import AGREEMENT, LARGEST, Agreement, Sketch, agreement_channel
+from peerloom.peers.floats import to_body
 from peerloom.peers.telemetry import Telemetry
-from peerloom.transport import RunIdentity
+from peerloom.transport import Parcel, RunIdentity
 from tests.doubles.memory import Faults, MemoryNetwork
 from tests.federation import federation, identity
 
@@ -14,20 +15,21 @@ RING = [(k, (k + 1) % 5) for k in range(5)]
 BOTH = [*RING, *((b, a) for a, b in RING)]
 
 
-def truth(models):
-    """(1/m) sum_i |x_i - mean x|^2, in plain loops."""
-    mean = sum(models) / len(models)
+def truth(models, masses=None):
+    """sum_i m_i |x_i - mean x|^2 / sum_i m_i, in plain loops."""
+    masses = masses or [1.0] * len(models)
+    mean = sum(m * x for m, x in zip(masses, models, strict=True)) / sum(masses)
     return sum(
-        float(sum((value - middle) ** 2 for value, middle in zip(x, mean, strict=True)))
-        for x in models
-    ) / len(models)
+        m * float(sum((value - middle) ** 2 for value, middle in zip(x, mean, strict=True)))
+        for m, x in zip(masses, models, strict=True)
+    ) / sum(masses)
 
 
 class Gossip:
     """Peers of a network in memory, each with a model that may change."""
 
     def __init__(self, models, pairs=BOTH, faults=None, seed=1):
-        self.models, n = models, len(models[0])
+        self.models, self.masses, n = models, [1.0] * len(models), len(models[0])
         self.roster = federation(len(models), pairs)
         self.ids = [member.id for member in self.roster.members]
         run = RunIdentity("run", "spec", {AGREEMENT: agreement_channel(n)})
@@ -36,16 +38,16 @@ class Gossip:
         for k in range(len(models)):
             self.start(k)
 
-    def start(self, k, client=True):
+    def start(self, k):
         self.posts[k] = self.network.endpoint(self.ids[k])
         self.posts[k].start()
-        telemetry = Telemetry(k, 10, (0,), model=torch.from_numpy(self.models[k]))
-        self.ends[k] = Agreement(self.posts[k], telemetry, len(self.models[k]), 3, client)
+        telemetry = Telemetry(k, 10, (0,), model=(torch.from_numpy(self.models[k]), 1.0))
+        self.ends[k] = Agreement(self.posts[k], telemetry, len(self.models[k]), 3)
 
     def go(self, times):
         for _ in range(times):
             for k, end in self.ends.items():
-                end._telemetry.model = torch.from_numpy(self.models[k])
+                end._telemetry.model = torch.from_numpy(self.models[k]), self.masses[k]
                 end.exchange()
             self.network.pass_time(0.25)
         return [end._telemetry.consensus for end in self.ends.values()]
@@ -93,8 +95,69 @@ def test_a_restart_and_a_removal_leave_no_trace(models):
 
 def test_hubs_pass_on_and_do_not_count(models):
     gossip = Gossip(models)
-    gossip.start(3, client=False)
+    gossip.masses[3] = 0.0
     assert gossip.go(150) == pytest.approx([truth(models[:3] + models[4:])] * 5, rel=1e-6)
+
+
+def test_models_count_by_their_masses_which_may_change(models):
+    gossip = Gossip(models)
+    for masses in ([0.25, 4.5, 0.5, 0.75, 1.0], [2.0, 0.1, 0.4, 1.0, 1.5]):
+        gossip.masses = masses
+        assert gossip.go(150) == pytest.approx([truth(models, masses)] * 5, rel=1e-6)
+
+
+@pytest.mark.parametrize("large", [1e100, 1e160, 1e308])
+def test_an_overflow_is_no_estimate_and_says_why(large, models):
+    """One model diverges: nobody may show 0.0, which is what perfect agreement looks like."""
+    gossip = Gossip(models)
+    assert None not in gossip.go(50)
+    gossip.models[2] = np.full(20, large)
+    for _ in range(40):
+        for found in gossip.go(1):
+            assert found is None or found > 0.0
+    telemetry = gossip.ends[2]._telemetry
+    assert (telemetry.consensus, telemetry.distance) == (None, None)
+    assert "diverged" in telemetry.agreement_unknown
+    gossip.models[2] = models[1]
+    without = gossip.roster.without_member(identity(0), "peer-4")
+    for post in gossip.posts.values():
+        post.consider(without)
+    del gossip.ends[4]
+    ends = gossip.go(150)
+    assert ends == pytest.approx([truth(gossip.models[:4])] * 4, rel=1e-6), "it began anew"
+    assert gossip.ends[2]._telemetry.agreement_unknown == ""
+
+
+@pytest.mark.parametrize("lie", [1e149, -1e149, 1e153, 1e308, -1e308])
+def test_a_member_that_lies_breaks_no_estimate(lie, models):
+    """Whatever a member passes on, others show a number or none, and go on without a warning."""
+    gossip = Gossip([models[0]] * 5)
+    gossip.go(60)
+    liar, length = gossip.posts.pop(0), agreement_channel(20).longest // 8
+    del gossip.ends[0]
+    for turn in range(20):
+        numbers = np.full(length, lie if turn % 2 else -lie)
+        numbers[-1] = gossip.roster.version
+        for peer in (gossip.ids[1], gossip.ids[4]):
+            liar.send(peer, Parcel(AGREEMENT, 0, 0, to_body(numbers)), mode="latest")
+        for found in gossip.go(1):
+            assert found is None or 0.0 <= found < np.inf
+    assert all(np.isfinite(end._telemetry.distance or 0.0) for end in gossip.ends.values())
+    refused = [gossip.posts[k].refusals().get("norm", 0) for k in (1, 4)]
+    assert all(refused) == (abs(lie) > LARGEST), "by its own bound, whatever the site's is"
+
+
+def test_an_estimate_below_zero_is_unsettled_not_perfect(models):
+    gossip = Gossip(models)
+    gossip.go(1)
+    telemetry, end = gossip.ends[0]._telemetry, gossip.ends[0]
+    end._mean.exchange = lambda own, mass: np.append(np.zeros(20), -3.0)
+    end.exchange()
+    assert telemetry.consensus is None
+    assert "does not add up" in telemetry.agreement_unknown
+    end._mean.exchange = lambda own, mass: np.append(np.zeros(20), -1e-13)
+    end.exchange()
+    assert (telemetry.consensus, telemetry.agreement_unknown) == (0.0, "")
 
 
 def test_sketches_keep_distances():
@@ -123,7 +186,7 @@ def test_it_wakes_hardly_more_often_than_it_exchanges(rate, exchanges, monkeypat
     now, count = [0.0], [0]
     monkeypatch.setattr("peerloom.peers.agreement.time.monotonic", lambda: now[0])
     telemetry = Telemetry(0, 10**9, (0,))
-    agreement = Agreement(None, telemetry, 5, 3, True)
+    agreement = Agreement(None, telemetry, 5, 3)
     monkeypatch.setattr(agreement, "exchange", lambda: count.__setitem__(0, count[0] + 1))
     pause, woken = 0.25, 0
     while now[0] + pause < 60.0:

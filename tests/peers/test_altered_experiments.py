@@ -1,7 +1,6 @@
 """Altered kits and files, and code that was not allowed: none of it is ever executed."""
 
 import hashlib
-import io
 import json
 import sys
 import zipfile
@@ -9,11 +8,12 @@ import zipfile
 import pytest
 
 from peerloom.errors import ConfigError, PeerError
+from peerloom.peers.experiments import only_experiment, signed_experiment
 from peerloom.peers.federation import found_on_this_machine
 from peerloom.peers.site_code import SiteCode
-from peerloom.peers.start import only_experiment, signed_experiment
-from peerloom.transport import Kit, Roster, read_kit, write_kit
-from tests.command import run_here
+from peerloom.transport import Identity, Kit, Roster, read_kit, write_kit
+from peerloom.transport.founders import Signature
+from tests.command import peerloom, run_here
 
 FILE = """
 rounds = 3
@@ -69,21 +69,103 @@ def command(monkeypatch, capsys, *words):
     return code, said
 
 
+def contents(kit):
+    with zipfile.ZipFile(kit) as source:
+        return {name: source.read(name) for name in source.namelist()}
+
+
+def pack(kit, files):
+    with zipfile.ZipFile(kit, "w") as target:
+        for name, data in files.items():
+            target.writestr(name, data)
+
+
+def relisted(files):
+    """The kit's list, made anew for changed files."""
+    listed = {
+        name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in files.items()
+        if not name.startswith("kit.")
+    }
+    return json.dumps({"format": 2, "files": listed}).encode()
+
+
+def signature(identity, manifest):
+    return json.dumps([Signature.of(identity, "kit", manifest).document()]).encode()
+
+
+def evil_kits(site, files):
+    """Kits that would bring other code to the site, by what was done to them."""
+    evil = files | {"experiment.toml": EVIL.encode()}
+    manifest = relisted(evil)
+    thief = Identity.create(site.root / "thief")
+    document = json.loads(files["roster.json"])
+    document["roster"]["file"] = hashlib.sha256(EVIL.encode()).hexdigest()
+    roster = evil | {"roster.json": json.dumps(document).encode()}
+    foreign = Roster.found(thief, "thief").amended(
+        thief, file=hashlib.sha256(EVIL.encode()).hexdigest()
+    )
+    member = site.home.identity
+    yield "another experiment", evil
+    yield "another list", evil | {"kit.json": manifest}
+    yield (
+        "signed by a thief",
+        evil | {"kit.json": manifest, "kit.sig": signature(thief, manifest)},
+    )
+    yield (
+        "signed by a member",
+        evil | {"kit.json": manifest, "kit.sig": signature(member, manifest)},
+    )
+    yield "another roster", roster | {"kit.json": relisted(roster)}
+    yield (
+        "a whole federation of a thief",
+        (theirs := evil | {"roster.json": foreign.to_bytes()})
+        | {"kit.json": relisted(theirs), "kit.sig": signature(thief, relisted(theirs))},
+    )
+    yield "no list", {name: data for name, data in evil.items() if name != "kit.json"}
+    yield "no signature", {name: data for name, data in evil.items() if name != "kit.sig"}
+    yield "no kit at all", {"roster.json": files["roster.json"], "experiment.toml": EVIL.encode()}
+    yield "a module beside it", files | {"evil_module.py": site.module.encode()}
+    yield (
+        "a policy beside it",
+        files | {"site.toml": b'[code]\nallow = {"evil_module:strike" = ""}'},
+    )
+
+
 def test_an_altered_kit_writes_nothing_and_runs_nothing(site, monkeypatch, capsys):
     kit = site.root / "kit.zip"
-    write_kit(kit, Kit(site.home.roster, FILE.encode()))
-    altered = io.BytesIO()
-    with zipfile.ZipFile(kit) as source, zipfile.ZipFile(altered, "w") as target:
-        for name in source.namelist():
-            target.writestr(name, EVIL.encode() if name == "experiment.toml" else source.read(name))
-    kit.write_bytes(altered.getvalue())
-    before = site.home.roster.version
+    write_kit(kit, Kit(site.home.roster, FILE.encode()), site.founder.identity)
+    original = contents(kit)
+    before = {path: path.read_bytes() for path in site.home.folder.rglob("*") if path.is_file()}
+    parsed = []
+    monkeypatch.setattr("peerloom.config.parse", lambda *any: parsed.append(any))
+    tried = 0
+    for what, files in evil_kits(site, original):
+        pack(kit, files)
+        code, said = command(monkeypatch, capsys, "kit", "open", kit, "--folder", site.home.folder)
+        assert code == 5, (what, said)
+        now = {path: path.read_bytes() for path in site.home.folder.rglob("*") if path.is_file()}
+        assert now == before, what
+        tried += 1
+    assert tried == 11
+    assert not parsed
+    pack(kit, original)
     code, said = command(monkeypatch, capsys, "kit", "open", kit, "--folder", site.home.folder)
-    assert code == 2
-    assert "Nothing of it was read" in said
-    assert not (site.home.folder / "experiment.toml").exists()
-    assert site.home.roster.version == before
-    with pytest.raises(ConfigError, match="was changed"):
+    assert code == 0
+    assert (site.home.folder / "experiment.toml").read_text() == FILE
+
+
+def test_a_founder_that_lies_in_a_kit_runs_nothing(site):
+    """Its signature opens the kit, but the roster does not name that file."""
+    kit = site.root / "kit.zip"
+    write_kit(kit, Kit(site.home.roster, FILE.encode()), site.founder.identity)
+    evil = contents(kit) | {"experiment.toml": EVIL.encode()}
+    manifest = relisted(evil)
+    pack(
+        kit,
+        evil | {"kit.json": manifest, "kit.sig": signature(site.founder.identity, manifest)},
+    )
+    with pytest.raises(ConfigError, match="Nothing of it was read"):
         read_kit(kit, site.home.founder)
 
 
@@ -98,7 +180,9 @@ def test_no_kit_is_made_of_a_file_that_nobody_signed(site):
 @pytest.mark.parametrize("text", [EVIL, FILE + "\n", FILE.replace("0.1", "0.2"), "\0", ""])
 def test_start_compares_bytes_before_it_reads_them(site, monkeypatch, capsys, text):
     site.file.write_text(text)
-    monkeypatch.setattr("peerloom.peers.start.parse", lambda *any: pytest.fail("it was parsed"))
+    monkeypatch.setattr(
+        "peerloom.peers.experiments.parse", lambda *any: pytest.fail("it was parsed")
+    )
     monkeypatch.setattr("signal.signal", lambda *any: None)
     code, said = command(monkeypatch, capsys, "start", site.file, "--folder", site.home.folder)
     assert code == 2
@@ -107,12 +191,15 @@ def test_start_compares_bytes_before_it_reads_them(site, monkeypatch, capsys, te
 
 def test_a_stripped_hash_is_no_roster(site):
     document = json.loads((site.home.folder / "roster.json").read_bytes())
-    del document["roster"]["file"]
+    document["roster"]["file"] = ""
     with pytest.raises(PeerError, match="signature"):
         Roster.from_bytes(json.dumps(document).encode(), site.home.founder)
-    for wrong in ("", "0" * 63, "G" * 64, 7):
+    del document["roster"]["file"]
+    with pytest.raises(PeerError, match="no roster"):
+        Roster.from_bytes(json.dumps(document).encode(), site.home.founder)
+    for wrong in (0, "0" * 63, "G" * 64, 7):
         document["roster"]["file"] = wrong
-        with pytest.raises(PeerError, match="no roster"):
+        with pytest.raises(PeerError, match="signature"):  # judged before any field
             Roster.from_bytes(json.dumps(document).encode(), site.home.founder)
 
 
@@ -125,6 +212,31 @@ def test_signed_code_runs_only_where_the_site_allows_it(site):
     with pytest.raises(ConfigError, match="nor an installed module"):
         # The working directory is not looked at, on the path or not.
         policy.allow("evil_module:strike")
+
+
+LOOKED_FOR = ("cuda", "pynvml", "torchcomms", "dill", "numexpr", "helper")
+
+
+def test_no_file_of_the_working_directory_runs_in_a_command_of_a_site(site, tmp_path):
+    """Libraries look for modules that are not installed; anybody may have put such a file here."""
+    site.sign(FILE)
+    code = site.home.folder / "code"
+    code.mkdir()
+    (code / "own.py").write_text("import helper\n")
+    for name in LOOKED_FOR:
+        (tmp_path / f"{name}.py").write_text("import os\nos.write(2, b'it ran')\n")
+    at = ("--folder", site.home.folder)
+    commands = [
+        ("peer", "doctor", *at), ("peer", "roster", "graph", site.file, *at),
+        ("peer", "allow", "own:net", *at), ("peer", "start", site.file, *at, "--wait", "0.1"),
+        ("relay", "--help"),
+    ]  # fmt: skip
+    for words in commands:
+        ended = peerloom(*words, cwd=tmp_path, timeout=60)
+        assert "it ran" not in ended.stderr + ended.stdout, words
+        assert "Traceback" not in ended.stderr
+    with pytest.raises(ImportError, match="helper"):  # on the path here, but not for this code
+        SiteCode(site.home.folder)("own:net")
 
 
 def test_code_that_changed_after_it_was_allowed_is_refused(site):

@@ -1,5 +1,6 @@
-"""docs/deploy.md, command by command: four hospitals, four processes, one of them killed."""
+"""docs/deploy.md, command by command: four hospitals without a port, a relay, both killed."""
 
+import contextlib
 import json
 import os
 import re
@@ -51,19 +52,16 @@ class Walk:
 
     def __init__(self, root, data):
         self.root, self.data = root, data
-        *ports, self.desk = free_ports(9)
-        self.port, self.metrics = (
-            dict(zip(SITES, ports, strict=False)),
-            dict(zip(SITES, ports[4:], strict=True)),
-        )
-        self.running, self.seen = {}, []
+        self.relay, *ports = free_ports(5)
+        self.metrics = dict(zip(SITES, ports, strict=True))
+        self.running, self.seen, self.founder = {}, [], ""
         bin = root / "bin"
         bin.mkdir()
         for name, words in (("peerloom", "-m peerloom"), ("python", "")):
             (bin / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
             (bin / name).chmod(0o755)
         self.env = os.environ | {"PATH": f"{bin}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-        for site in SITES:
+        for site in (*SITES, "relay"):
             (root / site).mkdir()
 
     def block(self, starts, where):
@@ -75,20 +73,16 @@ class Walk:
         return lines
 
     def filled(self, line, site, token=""):
-        line = (
-            line.replace("SITE", site)
-            .replace("TOKEN", token)
-            .replace("PUBLIC-FILE", str(self.data / SITES[site]))
-        )
-        line = line.replace("127.0.0.1:9464", f"127.0.0.1:{self.metrics[site]}").replace(
-            "0.0.0.0:7400", f"127.0.0.1:{self.port[site]}"
-        )
-        line = line.replace("0.0.0.0:7401", f"127.0.0.1:{self.desk}").replace(
-            "cleveland.example:7401", f"127.0.0.1:{self.desk}"
-        )
-        return re.sub(
-            r"([\w-]+)\.example:7400", lambda name: f"127.0.0.1:{self.port[name[1]]}", line
-        )
+        there = f"127.0.0.1:{self.relay}"
+        wanted = {
+            "SITE": site, "TOKEN": token, "FOUNDER-ID": self.founder,
+            "PUBLIC-FILE": str(self.data / SITES.get(site, "")),
+            "0.0.0.0:443": there, "relay.example:443": there,
+            "127.0.0.1:9464": f"127.0.0.1:{self.metrics.get(site)}",
+        }  # fmt: skip
+        for word, value in wanted.items():
+            line = line.replace(word, value)
+        return line
 
     def run(self, line, *sites, token=""):
         """At all these sites at once; what they printed."""
@@ -128,6 +122,23 @@ class Walk:
         return (self.root / site / "log.txt").read_text()
 
 
+def listening(pid):
+    """Where a process accepts connections: (address, port) of its listening TCP sockets."""
+    held = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            held.add(entry.readlink().name)
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            address, port = words[1].split(":")
+            if words[3] == "0A" and f"socket:[{words[9]}]" in held:
+                packed = bytes.fromhex(address)[::-1]
+                found.add((".".join(map(str, packed)), int(port, 16)))
+    return found
+
+
 def value(page, name):
     found = re.search(rf"^{re.escape(name)} (\S+)$", page, flags=re.M)
     return None if found is None else float(found[1])
@@ -150,9 +161,18 @@ def test_four_hospitals_follow_the_page(tmp_path):
 def follow(walk):
     others = [site for site in SITES if site != "cleveland"]
 
-    # 1 and 2: keys, and joining one after the other
-    walk.run(*walk.block("peerloom peer init", "cleveland"), "cleveland")
+    # 1 and 2: keys, and a relay that knows no more than whose federation it serves
+    said = walk.run(*walk.block("peerloom peer init", "cleveland"), "cleveland")
+    walk.founder = said[0].splitlines()[1].strip()
     walk.run(*walk.block("peerloom peer init", "every other site"), *others)
+    (relay,) = walk.block("peerloom relay", "the relay")
+    walk.start(relay, "relay")
+    certificate = walk.root / "relay" / "relay" / "identity.crt"
+    wait_for(lambda: "listening" in walk.log("relay"))
+    shutil.copy(certificate, walk.root / "cleveland" / "relay.crt")
+    walk.run(*walk.block("peerloom peer roster relay", "cleveland"), "cleveland")
+
+    # 3: all join through the relay, one after the other
     (invite,), (join,) = (
         walk.block("peerloom peer invite", "cleveland"),
         walk.block("peerloom peer join", "every other site"),
@@ -164,15 +184,16 @@ def follow(walk):
         )  # fmt: skip
         walk.running["desk"] = desk
         token = desk.stderr.readline().strip()
-        assert "Waiting" in desk.stderr.readline()
+        assert "Waiting on relay" in desk.stderr.readline()
+        assert listening(desk.pid) == set()
         assert site in walk.run(join, site, token=token)[0]
         assert f"{site} is a member now" in desk.communicate(timeout=60)[0]
     keys = [walk.root / site / "peer" / "identity.key" for site in SITES]
     assert len({key.read_bytes() for key in keys}) == 4
     assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
 
-    # 3 and 4: the experiment, the kit, the data
-    (experiment,) = (text for language, text in BLOCKS if language == "toml")
+    # 4 and 5: the experiment, the kit, the data
+    experiment = next(text for language, text in BLOCKS if language == "toml")
     (walk.root / "cleveland" / "hearts.toml").write_text(experiment)
     for line in walk.block("peerloom peer roster graph", "cleveland"):
         walk.run(line, "cleveland")
@@ -185,7 +206,12 @@ def follow(walk):
             (walk.root / site / name).write_text(text)
     walk.run(*walk.block("python export.py", "every site"), *SITES)
 
-    # 5: all train
+    # 6: all is well; all train, and nobody listens
+    doctor, backup = walk.block("peerloom peer doctor", "every site")
+    walk.run(doctor, *SITES)
+    walk.run(backup, *SITES)
+    backups = [walk.root / site / f"{site}.backup" for site in SITES]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in backups} == {0o600}
     (start,) = walk.block("peerloom peer start", "every site")
     for site in SITES:
         walk.start(start, site)
@@ -193,15 +219,22 @@ def follow(walk):
     page = walk.scrape("cleveland")
     assert value(page, 'peerloom_link_up{peer="hungarian",dir="out"}') == 1
     assert value(page, "peerloom_ledger_imbalance") == 0
+    for site in SITES:
+        assert listening(walk.running[site].pid) == {("127.0.0.1", walk.metrics[site])}
     (status,) = walk.block("peerloom peer status", "every site")
 
-    # 6: one dies without a word and comes back
+    # 7: a site dies without a word, and so does the relay; both come back
     walk.run(*walk.block("kill -9", "hungarian"), "hungarian")
     assert walk.running["hungarian"].wait(10) == -9
     assert (
         max(value(walk.scrape(site), "peerloom_iteration") for site in ("cleveland", "switzerland"))
         < 600
     )
+    kill, relay_again = walk.block("kill -9", "the relay")
+    walk.run(kill, "relay")
+    assert walk.running["relay"].wait(10) == -9
+    assert relay_again == relay
+    walk.start(relay_again, "relay")
     (again,) = walk.block("peerloom peer start", "hungarian")
     assert again == start
     said = walk.run(status, *SITES)
@@ -211,7 +244,7 @@ def follow(walk):
     for site in SITES:
         assert walk.running[site].wait(60) == 0, walk.log(site)
 
-    # 7: everyone has learnt, and the models are those of an undisturbed run with all patients
+    # 8: everyone has learnt, and the models are those of an undisturbed run with all patients
     # in one place
     said = walk.run(f"{status} --json", *SITES)
     stands = dict(zip(SITES, (json.loads(text)[0] for text in said), strict=True))
@@ -223,7 +256,7 @@ def follow(walk):
     assert "14 parameters" in walk.run(*walk.block("peerloom peer export", "every site"), *SITES)[0]
     assert "weigh most" in walk.run(*walk.block("python model.py", "cleveland"), "cleveland")[0]
     assert "link from hungarian is down" in walk.log("cleveland")
-    assert walk.log("switzerland").strip().endswith("switzerland: round 600, done")
+    assert walk.log("switzerland").strip().endswith("switzerland end: round 600, done")
 
     # a member leaves
     walk.run(*walk.block("peerloom peer roster remove", "cleveland"), "cleveland")
@@ -231,7 +264,7 @@ def follow(walk):
         walk.run(line, "cleveland")
     for site in SITES:
         for path in (walk.root / site).rglob("*"):
-            if path.is_file() and path.name != "identity.key":
+            if path.is_file() and path.name not in ("identity.key", f"{site}.backup"):
                 assert b"PRIVATE KEY" not in path.read_bytes(), path
 
 

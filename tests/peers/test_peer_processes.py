@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from peerloom.errors import ConfigError, DataError
-from peerloom.transport import read_history
+from peerloom.transport import History, read_history
 from tests.doubles.checker import check_histories
 from tests.doubles.failpoints import arm
 from tests.federation import federation, free_ports, identity, until
@@ -142,10 +142,42 @@ def test_the_checker_finds_every_planted_fault(spoil, complaint):
     assert any(complaint in line for line in found), found
 
 
+ROUND = {"what": "apply", "from": "a", "life": 1, "result": "applied", "mode": "ordered", **FIRST}
+LINKS = {1: frozenset({("a", "b")}), 2: frozenset()}
+
+
+def test_the_checker_finds_a_round_that_is_applied_under_two_numbers():
+    twice = [OTHER[0], {**ROUND, "seq": 1}, {**ROUND, "seq": 2}, OTHER[2]]
+    assert any("twice" in line for line in check_histories({"a": SMALL, "b": twice}))
+    later = [*twice[:2], {"what": "start", "incarnation": 2}, {**twice[2], "life": 2}, OTHER[2]]
+    assert check_histories({"a": SMALL, "b": later}) == [], "a new process needs it again"
+
+
+def test_the_checker_finds_who_is_heard_without_a_link():
+    start, applied, totals = OTHER
+    before = [{**start, "version": 1}, applied, {"what": "adopt", "version": 2}, totals]
+    after = [before[0], before[2], before[1], totals]
+    small = [{**SMALL[0], "version": 1}, *SMALL[1:]]
+    assert check_histories({"a": small, "b": before}, LINKS) == []
+    assert any("no link" in line for line in check_histories({"a": small, "b": after}, LINKS))
+
+
+def test_the_checker_finds_a_copy_that_is_let_in():
+    copy = [{"what": "start", "incarnation": 1}, {**SMALL[1], "to": "a"}]
+    right = {"a": SMALL[:-1], "b": OTHER[:-1]}
+    assert check_histories({**right, "b#old": copy}) == []
+    found = check_histories({**right, "b#old": [*copy, OTHER[1]]})
+    assert any("to its copy old" in line for line in found)
+
+
 def test_a_cut_last_line_is_forgiven_and_any_other_is_not(tmp_path):
     path = tmp_path / "history.jsonl"
     path.write_text('{"what": "start"}\n{"what": "pu')
     assert [line["what"] for line in read_history(path)] == ["start"]
+    again = History(path, "a")
+    again.note("start", incarnation=2)
+    again.close()
+    assert [line["what"] for line in read_history(path)] == ["start", "start"]
     path.write_text('{"what": "st\n{"what": "put"}\n')
     with pytest.raises(DataError, match="line 1"):
         list(read_history(path))

@@ -24,15 +24,16 @@ from peerloom.cli import main
 from peerloom.code import loading_code_by
 from peerloom.config import spec_hash
 from peerloom.errors import ConfigError
+from peerloom.peers.experiments import only_experiment, run_folder
 from peerloom.peers.export import export_peer
 from peerloom.peers.federation import found_on_this_machine
 from peerloom.peers.metrics import METRICS, exposition
 from peerloom.peers.site_code import SiteCode
-from peerloom.peers.start import only_experiment, run_folder
 from peerloom.peers.status import read_status
 from peerloom.problems.own import fill
 from peerloom.runtime import prepare_process
 from peerloom.transport import Home, Identity, Member, Roster
+from tests import status_samples as sample
 from tests.federation import free_ports
 from tests.memory_runs import wait_for
 
@@ -199,9 +200,29 @@ def test_two_sites_with_own_module_and_samples_give_the_simulators_models(sites)
         )
         check_export(two, row, module.state_dict())
         lines = [json.loads(line) for line in two.said(row).splitlines()]
-        assert {"at", "peer", "kind", "about", "text"} == set(lines[0])
+        where = {"round", "run", "incarnation", "way"}
+        assert {"at", "peer", "kind", "about", "text"} | where == set(lines[0])
         assert {line["kind"] for line in lines} >= {"up", "end"}
         assert {line["about"] for line in lines if line["kind"] == "up"} == {f"row-{1 - row}"}
+    check_started_once_more(two)
+
+
+def check_started_once_more(two):
+    """A run that all have finished: it says so, opens no link and leaves everything as it is."""
+    before = two.status(0)
+    assert before["complete"]
+    said = len(two.said(0))
+    assert two.start(0, "--log-file", "peer.log").wait(60) == 0
+    assert "row-0 end: round 150, done before, here and at every neighbour" in two.said(0)[said:]
+    assert (two.root / "peer.log").read_text() == two.said(0)[said:]
+    assert two.status(0) == before
+    folder = run_folder(two.homes[0], two.exp)
+    status = json.loads((folder / "status.json").read_text())
+    (folder / "status.json").write_text(json.dumps(status | {"complete": False}))
+    again = two.start(0)
+    wait_for(lambda: two.status(0)["incarnation"] == before["incarnation"] + 1)  # serves neighbours
+    again.terminate()
+    assert again.wait(60) in (0, 130)
 
 
 def check_export(two, row, wanted):
@@ -223,22 +244,35 @@ def check_export(two, row, wanted):
 def test_metrics_of_a_running_peer_are_well_formed_and_move(sites):
     two = sites()
     (port,) = free_ports(1)
-    process = two.start(0, "--metrics", f"127.0.0.1:{port}")
+    copy = two.root / "peer.prom"
+    process = two.start(
+        0, "--metrics", f"127.0.0.1:{port}", "--metrics-file", str(copy), "--share", "status"
+    )
     alone = wait_for(lambda: page_at(port))
     assert parsed(alone)["peerloom_link_up", '{peer="row-1",dir="out"}'] == 0
     assert wait_for(lambda: parsed(page_at(port))["peerloom_waiting_seconds", ""] > 0.2)
-    two.start(1)
+    assert copy.stat().st_mode & 0o777 == 0o644
+    page, file = (
+        {key for key in parsed(text) if "_member_" not in key[0] and "_reconnects_" not in key[0]}
+        for text in (alone, copy.read_text())
+    )
+    assert page == file, "the same text, but for cards and attempts to dial, which come later"
+    two.start(1, "--share", "loss")
     if hasattr(os, "SCHED_BATCH"):
         assert os.sched_getscheduler(process.pid) == os.SCHED_BATCH
     first = wait_for(
         lambda: (found := parsed(page_at(port)))["peerloom_iteration", ""] > 20 and found
     )
+    other = ("peerloom_member_age_seconds", '{member="row-1"}')
+    wait_for(lambda: other in parsed(page_at(port)))
     later = wait_for(
         lambda: (found := parsed(page_at(port)))["peerloom_iteration", ""] > 60 and found
     )
+    assert later[other] < 60
     assert first["peerloom_link_up", '{peer="row-1",dir="in"}'] == 1
     assert {name.removeprefix("peerloom_") for name, _ in later} >= set(METRICS) - {
-        "refusals_total"
+        "refusals_total",
+        "disk_budget_bytes",  # without a budget
     }
     counters = [key for key in first if key[0].endswith("_total")]
     assert all(later[key] >= first[key] for key in counters)
@@ -258,6 +292,18 @@ def test_metrics_of_a_running_peer_are_well_formed_and_move(sites):
     status = cli(two, "status", "--folder", "peers/row-0")
     assert re.search(r"running, round \d+ of 100000", status)
     assert "row-1" in status
+
+    def overview():
+        found = json.loads(cli(two, "overview", "--json", "--folder", "peers/row-0"))
+        return found if found[1]["age"] is not None else None
+
+    first, second = wait_for(overview)  # the status file is a little older than the page
+    assert (first["member"], second["member"]) == ("row-0", "row-1")
+    assert first["status"] == "running"
+    assert second["age"] < 60
+    assert first["loss"] is None, "which it did not share"
+    assert re.fullmatch(r"\d+ \S+", second["audit"]), "so that neighbours know where its log is"
+    assert "row-1" in cli(two, "overview", "--folder", "peers/row-0")
     cli(two, "stop", "--folder", "peers/row-0")
     assert process.wait(10) == 0
     assert "stopped; the same command goes on from here" in two.said(0)
@@ -292,20 +338,12 @@ def cli(sites, *words, code=0):
 
 
 def test_words_of_a_neighbour_never_become_metric_labels():
-    link = {
-        "peer": "b", "direction": "out", "up": True, "since": 1.0, "rtt": None, "lag": None,
-        "unacked_age": 0.0, "imbalance": 0,
+    out = sample.facts()["links"][0] | {
         "frames": {"sent": 2, "refused_norm": 1, "refused_evil": 1, "refused_worse": 2},
-        "bytes": {}, "reconnects": {"x": 1},
-    }  # fmt: skip
-    facts = {
-        "round": 1, "rounds": 2, "incarnation": 1, "roster": {"version": 1}, "last": {},
-        "links": [link], "agreement": {"consensus": None, "distance": None},
-        "seconds": {"compute": 0.0, "wait": 0.0, "waiting": 0.0},
-        "checkpoint": {"seconds": 0.0, "age": None},
-        "refusals": {"by_peer_wrong_run": 1, "by_peer_nonsense": 4, "norm": 1},
-    }  # fmt: skip
-    found = parsed(exposition(facts))
+        "reconnects": {"x": 1},
+    }
+    said = {"by_peer_wrong_run": 1, "by_peer_nonsense": 4, "norm": 1}
+    found = parsed(exposition(sample.facts(links=[out], refusals=said, last={})))
     of = '{peer="b",dir="out",result='
     assert found["peerloom_frames_total", of + '"refused_other"}'] == 3
     assert found["peerloom_frames_total", of + '"refused_norm"}'] == 1
@@ -321,6 +359,9 @@ def test_words_of_a_neighbour_never_become_metric_labels():
 def test_a_second_process_and_another_file_are_refused(sites):
     """A second process of a peer ends with code 5; another file is refused at both ends."""
     two = sites()
+    assert two.start(0, "--device", "cuda:99").wait(90) == 2
+    assert "Device 'cuda:99' cannot be used here" in two.said(0)
+    assert "Traceback" not in two.said(0)
     two.start(0)
     wait_for(lambda: (run_folder(two.homes[0], two.exp) / "status.json").exists())
     other = two.root / "other.toml"
@@ -409,8 +450,8 @@ def test_a_roster_that_does_not_fit_is_refused(refused):
     home.trust(signed.amended(home.identity, spec="", links=()))
     assert "links of the roster are not those of the experiment" in refused(0, code=2)
     stranger = Identity.create(two.root / "stranger")
-    forged = Roster(stranger.id, 9, 9, (Member("x", stranger.certificate.decode()),)).signed(
+    forged = Roster(stranger.id, 1, 0, (Member("x", stranger.certificate.decode()),)).signed(
         stranger
     )
     (home.folder / "roster.json").write_bytes(forged.to_bytes())
-    assert "not of" in refused(0, code=5)
+    assert "not by" in refused(0, code=5)

@@ -13,12 +13,12 @@ from peerloom.config import spec_hash
 from peerloom.core.events import each_round
 from peerloom.errors import PeerError
 from peerloom.peers.decisions import read_decisions
+from peerloom.peers.experiments import run_folder
 from peerloom.peers.federation import Federation
 from peerloom.peers.floats import float_channel
 from peerloom.peers.folder import PeerFolder
 from peerloom.peers.peer import PeerRun
 from peerloom.peers.replay import replay
-from peerloom.peers.start import run_folder
 from peerloom.peers.watch import RosterWatch
 from peerloom.peers.wire_plan import WirePlan
 from peerloom.rules import RULES
@@ -175,7 +175,13 @@ def test_what_lies_in_the_folder_and_what_runs_are_kept_the_same(tmp_path, ports
     plan = WirePlan.of(experiment("DSpodFL"))
     with (
         Endpoint(
-            key, first, run, tmp_path / "state", ("127.0.0.1", 0), on_event=alarms.append
+            key,
+            first,
+            run,
+            tmp_path / "state",
+            ("127.0.0.1", 0),
+            on_event=alarms.append,
+            keep=home.keep,
         ) as post,
         RosterWatch(home, post, plan, first),
     ):
@@ -198,7 +204,7 @@ def test_what_lies_in_the_folder_and_what_runs_are_kept_the_same(tmp_path, ports
 def test_halting_ends_every_wait(tmp_path, ports):
     roster = federation(2, [(0, 1), (1, 0)], ports)
     with endpoint(0, roster, tmp_path, ports[0], settings=replace(QUICK, wait=60.0)) as a:
-        a.halt("because")
+        a.halt(PeerError("because"))
         for wait in (
             lambda: a.take(roster.members[1].id, 1, 0, 60.0),
             lambda: a.wait_for_arrivals(0, 60.0),
@@ -211,7 +217,16 @@ def test_halting_ends_every_wait(tmp_path, ports):
 
 
 def removed_in_memory(
-    name, identities, folder, seed, when, deadline=None, free=False, crash=None, after=0.3
+    name,
+    identities,
+    folder,
+    seed,
+    when,
+    deadline=None,
+    free=False,
+    crash=None,
+    after=0.3,
+    between=None,
 ):
     """Remove row 3 at a moment that differs by peer; each row's result or error."""
     exp = experiment(name, rounds=40, evaluate=pl.Evaluate(every=100))
@@ -227,6 +242,8 @@ def removed_in_memory(
     def program(row):
         def go(post):
             slow = [each_round(lambda t: post.wait_for_arrivals(10**12, 0.01))] if free else []
+            if row == 3 and between is not None:
+                slow.append(each_round(lambda t: t == between and post._table.consider(without)))
             work = PeerRun(
                 exp, row, post, PeerFolder(folder / str(row), spec_hash(exp)), plan, observers=slow
             )
@@ -317,6 +334,16 @@ def test_a_crash_right_after_a_removal_takes_nothing_back(identities, tmp_path):
             assert torch.equal(ends[row].state.x[0], state.x[row]), (seed, row)
 
 
+@pytest.mark.parametrize("deadline", [None, 0.2])
+def test_a_peer_that_is_removed_between_two_rounds_does_not_train_on_alone(
+    deadline, identities, tmp_path
+):
+    """It has no links any more, so none of its rounds waits for anybody."""
+    exp, ends = removed_in_memory("DSpodFL", identities, tmp_path, 1, 9.0, deadline, between=5)
+    assert "founder removed this peer" in str(ends[3])
+    assert PeerFolder(tmp_path / "3", spec_hash(exp)).newest().t == 5
+
+
 def test_free_peers_go_on_without_a_removed_one(identities, tmp_path):
     _, ends = removed_in_memory("DSpodFL", identities, tmp_path, 1, 0.2, free=True)
     assert "founder removed this peer" in str(ends[3])
@@ -392,7 +419,7 @@ def test_neighbours_hear_why_a_peer_goes_for_good(tmp_path, ports):
     roster = federation(2, [(0, 1), (1, 0)], ports)
     with endpoint(0, roster, tmp_path, ports[0]) as a, endpoint(1, roster, tmp_path, ports[1]) as b:
         assert until(lambda: all(link.up for link in (*a.links(), *b.links())))
-        a.halt("went back", "too_far_behind")
+        a.halt(PeerError("went back"), "too_far_behind")
         a.close()
         assert until(lambda: b.refusals().get("by_peer_too_far_behind"))
 
@@ -441,12 +468,12 @@ def test_a_member_is_removed_while_all_train(tmp_path, monkeypatch):
         removed = federation.homes[0].roster.version
         ended = federation._running.pop(2)
         ended.join(20)
-        assert ended.exitcode == 5
+        assert ended.exitcode == 6
         assert "error: The founder removed this peer from the federation" in log(federation, 2)
         federation.start(2)
         again = federation._running.pop(2)
         again.join(20)
-        assert again.exitcode == 5
+        assert again.exitcode == 6
         federation.wait()
     stands = {s["row"]: s for s in federation.status()}
     assert {row: stands[row]["status"] for row in (0, 1, 3)} == dict.fromkeys((0, 1, 3), "done")
@@ -472,7 +499,8 @@ def test_a_rule_that_counts_on_everyone_stops_everywhere(tmp_path, monkeypatch):
         remove(federation, "row-2")
         for process in federation._running.values():
             process.join(20)
-        assert {process.exitcode for process in federation._running.values()} == {5}
+        codes = {row: process.exitcode for row, process in federation._running.items()}
+        assert codes == {0: 5, 1: 5, 2: 6, 3: 5}
     for row in (0, 1, 3):
         assert "took row-2, or a link with it, from the roster, and EXTRA cannot go on" in log(
             federation, row

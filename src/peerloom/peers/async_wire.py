@@ -11,6 +11,11 @@ Per directed link the latest parcel replaces the one before, so what must not be
                       it. So the mean stays, whatever is lost
 
 `transport.sums` keeps the sums right also for peers that go back to a checkpoint.
+
+Where the site limits norms, channels judge the models, and this wire what is new in a sum: per
+round of the sender, the limit for mass, and twice the limit for what moves between two models. A
+sum that grew by more is left where it is until enough rounds have passed, so no neighbour brings
+more than that in the long run, and what an honest one sent is never refused for its age.
 """
 
 from __future__ import annotations
@@ -50,6 +55,9 @@ class AsyncWire:
             plan.flows,
             plan.layers,
         )
+        self._largest = plan.largest_norm
+        self._rounds: dict[SumKey, int] = {}  # of the sender, when the sum was taken last
+        self._refused: dict[SumKey, tuple[int, int, int]] = {}  # orders that were counted
         self._peers = [member.id for member in began.members]
         self._pushed: dict[SumKey, Outflow] = {}
         self._heard: dict[SumKey, Inflow] = {}
@@ -66,6 +74,7 @@ class AsyncWire:
                 self._pushed.setdefault(key, Outflow(len(value))).restore(value)
             elif what == "rho":
                 self._heard.setdefault(key, Inflow(len(value))).restore(value, tuple(orders))
+                self._rounds[key] = int(memory.get(_name("rho-round", key), _NEVER)[0])
             elif what == "flow":
                 self._moved.setdefault(key, Flow(len(value))).restore(value, tuple(orders))
         self._transport.expect(t + 1)
@@ -77,6 +86,7 @@ class AsyncWire:
             found |= {
                 _name("rho", key): into.rho,
                 _name("rho-order", key): np.array(into.order, np.int64),
+                _name("rho-round", key): np.array([self._rounds.get(key, 0)]),
             }
         for key, flow in self._moved.items():
             found |= {
@@ -188,8 +198,29 @@ class AsyncWire:
 
     def _new(self, key: SumKey, sum: Floats, parcel: Parcel) -> Floats:
         """Return what is new in a running sum; negative if the sender went back to a checkpoint."""
-        found = self._heard.setdefault(key, Inflow(len(sum))).receive(sum, parcel.order)
-        return np.zeros(len(sum)) if found is None else found
+        heard = self._heard.setdefault(key, Inflow(len(sum)))
+        if self._too_much(key, sum - heard.rho, parcel):
+            return np.zeros(len(sum))
+        found = heard.receive(sum, parcel.order)
+        if found is None:
+            return np.zeros(len(sum))
+        self._rounds[key] = parcel.round
+        return found
+
+    def _too_much(self, key: SumKey, new: Floats, parcel: Parcel) -> bool:
+        """Whether a sum grew by more than its sender's rounds allow; counted once per parcel."""
+        if self._largest is None:
+            return False
+        rounds = abs(parcel.round - self._rounds.get(key, 0)) + 1
+        each = self._largest * (2 if self._flows else 1)
+        with np.errstate(over="ignore"):
+            if float(np.sqrt(np.square(new).sum())) <= rounds * each:
+                return False
+        if self._refused.get(key) != parcel.order:
+            self._refused[key] = parcel.order
+            detail = f"a sum grew by more than {each:g} per round"
+            self._transport.refuse("norm", detail, self._peers[key[1]])
+        return True
 
     def _given(self, mix_index: int, row: int, body: Floats, parts: tuple[Part, ...]) -> Floats:
         """Return what to send to a row: models as they are, and running sums."""

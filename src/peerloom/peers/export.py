@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from ..code import Loader, loading_code_by
-from ..config import spec_hash
+from ..config import read_bytes, spec_hash
 from ..errors import ConfigError, DataError
 from ..experiment import Experiment
 from ..runs.export import write_model
 from ..transport import Home
+from .experiments import only_experiment
 from .folder import PeerFolder
 from .site_code import SiteCode
-from .start import only_experiment
 
 __all__ = ["export_peer"]
 
@@ -23,7 +24,7 @@ def export_peer(
     """Write the model of the newest checkpoint; return the experiment and the file's metadata."""
     folder = _run(home, run)
     with loading_code_by(code or SiteCode(home.folder)):
-        exp = only_experiment(folder / "experiment.toml")
+        exp = only_experiment(folder / "experiment.toml", _experiment(folder))
     found = PeerFolder(folder, spec_hash(exp)).checkpoints()
     if not found:
         raise DataError(
@@ -31,6 +32,17 @@ def export_peer(
         )
     facts = {"round": str(found[0].t), "rounds": str(exp.rounds), "model": f"peer {home.name}"}
     return exp, write_model(file, exp, found[0].state["x"][0], facts)
+
+
+def _experiment(folder: Path) -> bytes:
+    """The file that a run wrote, whose hash names its folder: nothing of another one is parsed."""
+    data = read_bytes(folder / "experiment.toml")
+    if not hashlib.sha256(data).hexdigest().startswith(folder.name):
+        raise DataError(
+            f"{folder / 'experiment.toml'} was changed: its hash is not the name of its folder. "
+            "Start this run again, and it is written anew."
+        )
+    return data
 
 
 def _run(home: Home, start: str) -> Path:

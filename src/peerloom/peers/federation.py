@@ -7,19 +7,20 @@ import hashlib
 import itertools
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..config import spec_hash
-from ..core import Activity, Checkpoint, CheckpointError, Ledger
+from ..core import Activity, Checkpoint, CheckpointError, DataError, Ledger, judged_fields
+from ..core.tensor_file import Array
 from ..errors import ConfigError, PeerError
 from ..experiment import Experiment
 from ..measures import measure
@@ -28,24 +29,21 @@ from ..runtime import Snapshot, build_port, prepare_process
 from ..schedules import Record
 from ..transport import Home, Link, Member, Roster
 from .decisions import CLOSING, Decision, Journal
+from .experiments import run_folder
 from .folder import PeerFolder
 from .peer import check_stop
 from .processes import start_row
 from .resources import restore_resources
 from .samples import leaves_data_to_sites
-from .start import Site, run_folder
+from .site import Site
 from .status import read_status
 
-__all__ = ["Federation", "found_on_this_machine"]
+__all__ = ["Federation", "found_on_this_machine", "free_ports"]
 
 _LOOK = 0.2  # seconds between two looks at the processes,
 _LOOK_EACH = 0.01  # and for each of them: who watches many must not take their processors
 _PORTS = range(20000, 32000)
 _founded = itertools.count()  # federations of this process
-
-
-class _Models(NamedTuple):
-    x: Tensor
 
 
 class Federation:
@@ -58,9 +56,15 @@ class Federation:
         deadline: float | None = None,
         free: bool = False,
         begin: Checkpoint | None = None,
+        samples: dict[int, tuple[str, str]] | None = None,
+        addresses: Sequence[str] | None = None,
     ) -> None:
-        """With `begin`, the peers go on with a run that others began: see `checkpoint`."""
-        if leaves_data_to_sites(exp):
+        """With `begin`, the peers go on with a run that others began: see `checkpoint`.
+
+        `samples` are the sources of rows that bring their own, with the label's column.
+        `addresses` are those of the rows, as in `found_on_this_machine`.
+        """
+        if leaves_data_to_sites(exp) and samples is None:
             raise ConfigError(
                 "The file leaves the data to every site (data 'own'), but here all rows start on "
                 "one machine. Name data in the file, or start each peer by itself: peerloom peer "
@@ -69,7 +73,9 @@ class Federation:
         check_stop(exp)
         prepared = prepare_process(keep_memory=False)  # rows' processes inherit the environment
         folder = RunFolder.create(out, exp, process=prepared._asdict())
-        self._set(folder, found_on_this_machine(exp, out / "peers", folder.config), deadline, free)
+        homes = found_on_this_machine(exp, out / "peers", folder.config, addresses)
+        self._set(folder, homes, deadline, free)
+        self.samples.update(samples or {})
         if begin is not None:
             for row, peer in enumerate(self.peer_folders()):
                 peer.begin_with(begin, row, exp.graph)
@@ -89,19 +95,32 @@ class Federation:
         self.exp, self.folder, self.homes = folder.experiment(), folder, homes
         self._deadline, self._free = deadline, free
         self._pause: int | None = None
+        self.samples: dict[int, tuple[str, str]] = {}
         self.folders = [run_folder(home, self.exp) for home in homes]  # of this run, by row
         self._running: dict[int, BaseProcess] = {}
 
     def start(self, row: int) -> None:
         """Start a row's process, or start it again."""
         folder = self.homes[row].folder
-        site = Site(deadline=self._deadline, free=self._free, pause=self._pause)
+        data, label = self.samples.get(row, ("", ""))
+        site = Site(
+            data,
+            label,
+            deadline=self._deadline,
+            free=self._free,
+            pause=self._pause,
+            judged=None,  # `collect` needs all
+        )
         self._running[row] = start_row(self.folder.config, folder, folder / "log.txt", site)
 
     def kill(self, row: int) -> None:
         """Kill a row's process without warning, as a power cut does."""
         self._running[row].kill()
         self._running[row].join()
+
+    def stop(self, row: int) -> None:
+        """Ask a row's process to stop (SIGTERM); one that has ended is left alone."""
+        self._running[row].terminate()
 
     def run(
         self,
@@ -128,7 +147,7 @@ class Federation:
                 if process.exitcode not in (None, 0):
                     raise PeerError(
                         f"{self.homes[row].name} failed with exit code {process.exitcode}: "
-                        f"{self._said(row)}"
+                        f"{self.said(row)}"
                     )
             if on_status is not None:
                 on_status(self.status())
@@ -155,16 +174,20 @@ class Federation:
         try:
             yield
         finally:
-            for process in self._running.values():
-                if process.exitcode is None:
-                    process.terminate()
+            for row in self._running:
+                self.stop(row)
             for process in self._running.values():
                 process.join(10)
                 if process.exitcode is None:
                     process.kill()
                     process.join()
 
-    def _said(self, row: int) -> str:
+    def exit_code(self, row: int) -> int | None:
+        """The exit code of a row's process; None while it runs."""
+        return self._running[row].exitcode
+
+    def said(self, row: int) -> str:
+        """Return the last line of a row's log."""
         log = self.homes[row].folder / "log.txt"
         text = log.read_text(encoding="utf-8", errors="replace").strip()
         return text.rpartition("\n")[2] or "nothing"
@@ -199,9 +222,11 @@ class Federation:
         lines = {line["round"]: line["seconds"] for line in folders[0].measurements()}
         for round, spent in sorted(lines.items()):
             judged = [folder.judged(round) for folder in folders]
-            x = torch.from_numpy(np.stack([entry["x"] for entry in judged]))
+            state = _judged_state(exp, judged)
             account = Ledger.total(exp.graph, [Ledger.of(exp.graph, entry) for entry in judged])
-            found.append(measure(Snapshot(round, _Models(x), port, ledger=account), spent))
+            snapshot = Snapshot(round, state, port, exp.algorithm, ledger=account)
+            trained = exp.algorithm if exp.evaluate.train else None
+            found.append(measure(snapshot, spent, trained=trained))
         return found
 
     def checkpoint(self) -> Checkpoint:
@@ -226,16 +251,34 @@ class Federation:
         return Checkpoint.merge([each[max(common)] for each in parts])
 
 
+def _judged_state(exp: Experiment, judged: Sequence[Mapping[str, Array]]) -> Any:
+    """What was judged of all rows, as a state."""
+    names = judged_fields(exp.algorithm)
+    if any(name not in entry for entry in judged for name in names):
+        raise DataError(
+            f"What peers kept of their evaluations lacks {names[-1]}, by which the models of "
+            f"{type(exp.algorithm).__name__} are averaged: an older version kept it. "
+            "Run it anew to have it measured."
+        )
+    columns = (torch.from_numpy(np.stack([entry[name] for entry in judged])) for name in names)
+    return namedtuple("Judged", names)(*columns)
+
+
 def _note_fired(
     record: Record, exp: Experiment, activity: Activity, rounds: int, journals: list[Journal]
 ) -> None:
     """Record what fired: the schedule, without what was missed, skipped or held back."""
     silent: list[tuple[Decision, int, int]] = []  # with the sender and the receiver
+    away: list[tuple[int, int, int, int]] = []  # two rows, first round, first round after it
     for row, journal in enumerate(journals):
+        away += [
+            (row, other, first[0], end[0] + (end[1] > 1))
+            for other, first, end in journal.absences.spans()
+        ]
         for decision in journal.every():
             if decision.kind in ("held", "untold"):
                 silent.append((decision, row, decision.row))
-            elif decision.kind != "late":
+            elif decision.kind not in ("late", "away", "back"):
                 silent.append((decision, decision.row, row))
             if decision.kind == "held" and exp.algorithm.needs.keeps_mean:
                 silent.append((decision, decision.row, row))  # a row that holds back is deaf, too
@@ -246,18 +289,31 @@ def _note_fired(
             for entry in silent
             if entry[0].round == t or (entry[0].kind in CLOSING and entry[0].round < t)
         ]
-        for _, source, target in now:
+        pairs = [(source, target) for _, source, target in now]
+        for row, other, first, end in away:
+            if first <= t < end:
+                pairs += [(row, other), (other, row)]
+        for source, target in pairs:
             for name, links in exp.graph.layers.items():
                 live[name] &= ~((links.src == source) & (links.dst == target))
         record.note(activity.nodes(t), live)
 
 
-def found_on_this_machine(exp: Experiment, folder: Path, file: Path | None = None) -> list[Home]:
-    """Make a home for every row: keys, addresses, one signed roster with the graph's links."""
-    ports = _free_ports(exp.graph.rows)
+def found_on_this_machine(
+    exp: Experiment,
+    folder: Path,
+    file: Path | None = None,
+    addresses: Sequence[str] | None = None,
+) -> list[Home]:
+    """Make a home for every row: keys, one signed roster with the graph's links.
+
+    Without `addresses` every row gets a free port of the loopback device; an empty one says that a
+    row cannot be dialled.
+    """
+    places = addresses or [f"127.0.0.1:{port}" for port in free_ports(exp.graph.rows)]
     homes = [
-        Home.create(folder / name, name, (f"127.0.0.1:{port}",), found=row == 0)
-        for row, (name, port) in enumerate(zip(_names(exp), ports, strict=True))
+        Home.create(folder / name, name, (place,) if place else (), found=row == 0)
+        for row, (name, place) in enumerate(zip(_names(exp), places, strict=True))
     ]
     founder = homes[0].identity
     members = tuple(
@@ -279,7 +335,7 @@ def _names(exp: Experiment) -> list[str]:
     return [f"row-{row}" if row < clients else f"hub-{row - clients}" for row in range(rows)]
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that are free now, all held at once so that none is given twice.
 
     They lie below the ephemeral ports of the system, and each process begins its search elsewhere:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 from torch import Tensor
 
 from ..core import Checkpoint, CheckpointError, DamagedError, Ledger, Network
-from ..core.tensor_file import Array, lay_out, read_tensors
+from ..core.tensor_file import Array, lay_out, map_file, read_tensors
 from ..transport import Roster
-from ..transport.files import append_lines, read_lines, write_whole
+from ..transport.files import append_lines, write_whole
+from ..transport.json_files import COUNT, read_json_lines
 from .decisions import Journal
-from .wire_memory import reached_in, reached_memory
+from .sent_files import SentFiles
+from .wire_memory import files_in, reached_in, reached_memory
 
 __all__ = ["PeerFolder"]
 
@@ -28,15 +31,19 @@ class PeerFolder:
     metrics.jsonl              one line per evaluation
     judged/ROUND.safetensors   the model that was evaluated, and the ledger then
     measured.json              seconds per gradient and message, if measured (see `resources`)
+    sent/ROUND-MIX-NUMBER      large rows as they were sent (see `sent_files`)
+    inbox/                     large rows as they come: files without a name
     experiment.toml            what is run, as it is hashed
     status.json                the state of the run, at most seconds old (see `status`)
     """
 
-    def __init__(self, path: Path, spec: str) -> None:
-        self.path, self._spec = path, spec
+    def __init__(self, path: Path, spec: str, judged: int | None = None) -> None:
+        """Open it; `judged` models are kept, the best and the newest others; None keeps all."""
+        self.path, self._spec, self._most_judged = path, spec, judged
         path.mkdir(parents=True, exist_ok=True)
         self._measured: set[int] | None = None
         self._older: Path | None = None  # of the two checkpoints: known once they were read
+        self._names: dict[Path, set[int]] = {}  # the sent files that each checkpoint names
 
     def begun(self) -> bool:
         """Whether this run was started here before."""
@@ -58,6 +65,7 @@ class PeerFolder:
                 self._paths(), key=lambda path: at.t if (at := self._read(path)) else -1
             )
         write_whole(self._older, *at.encode(self._spec))
+        self._names[self._older] = {file.number for file in files_in(at.wire)}
         self._older = next(path for path in self._paths() if path != self._older)
 
     def checkpoints(self) -> list[Checkpoint]:
@@ -65,9 +73,17 @@ class PeerFolder:
         found = [at for path in self._paths() if (at := self._read(path)) is not None]
         return sorted(found, key=lambda at: -at.t)
 
-    def newest(self) -> Checkpoint | None:
-        """Where the peer can go on; None if it never got so far."""
-        found = self.checkpoints()
+    def files_named(self) -> set[int]:
+        """Return the numbers of the sent files that the checkpoints name, once they were read."""
+        return set().union(*self._names.values())
+
+    def newest(self, files: SentFiles | None = None) -> Checkpoint | None:
+        """Where the peer can go on; None if it never got so far.
+
+        With `files`, a checkpoint that names a sent row which is cut, changed or gone counts as
+        missing.
+        """
+        found = [at for at in self.checkpoints() if files is None or files.has(files_in(at.wire))]
         if found:
             reached = max(reached_in(at.memory()) for at in found)
             return (
@@ -103,11 +119,11 @@ class PeerFolder:
 
     def _under_way(self, at: Checkpoint) -> bool:
         memory, journal = at.memory(), self.journal()
-        if set(memory) - {"sent", "sent-about", "own", "own-about", "reached"} or len(
-            memory.get("own-about", ())
-        ):
+        harmless = {"sent", "sent-about", "sent-files", "own", "own-about", "reached"}
+        if set(memory) - harmless or len(memory.get("own-about", ())):
             return True
-        return bool(journal.outstanding(at.t + 1)) or bool(journal.gone((at.t + 1, 0)))
+        given_up = journal.outstanding(at.t + 1) or journal.gaps(at.t + 1)
+        return bool(given_up) or bool(journal.gone((at.t + 1, 0)))
 
     def _paths(self) -> list[Path]:
         return [self.path / f"checkpoint-{k}.safetensors" for k in (0, 1)]
@@ -115,9 +131,11 @@ class PeerFolder:
     def _read(self, path: Path) -> Checkpoint | None:
         """A checkpoint whose digest is right; one that was cut or changed counts as missing."""
         try:
-            return Checkpoint.read(path, self._spec) if path.exists() else None
+            found = Checkpoint.read(path, self._spec) if path.exists() else None
         except DamagedError:
-            return None
+            found = None
+        self._names[path] = set() if found is None else {f.number for f in files_in(found.wire)}
+        return found
 
     def journal(self) -> Journal:
         """What was decided when something was not there in time."""
@@ -125,28 +143,58 @@ class PeerFolder:
 
     # -- measurements
 
-    def measured(self, row: dict[str, Any], model: Tensor, ledger: Ledger) -> None:
-        """Keep an evaluation: its figures, the model and the ledger; each round only once."""
+    def measured(self, row: dict[str, Any], judged: Mapping[str, Tensor], ledger: Ledger) -> None:
+        """Keep an evaluation: its figures, what was judged and the ledger; each round only once."""
         if self._measured is None:
             self._measured = {known["round"] for known in self.measurements()}
         if row["round"] in self._measured:
             return
         folder = self.path / "judged"
         folder.mkdir(exist_ok=True)
-        arrays = {"x": [model.numpy(force=True)]} | {
+        arrays = {name: [value.numpy(force=True)] for name, value in judged.items()} | {
             name: [value] for name, value in ledger.arrays().items()
         }
         write_whole(folder / f"{row['round']}.safetensors", *lay_out(arrays, {}))
         # Last, since a line promises that its file is there.
         append_lines(self.path / "metrics.jsonl", [json.dumps(row)])
         self._measured.add(row["round"])
+        if self._most_judged is not None:
+            for round in self._judged_rounds()[: -self._most_judged]:
+                self._forget_judged(round)
+
+    def _judged_rounds(self) -> list[int]:
+        """Return the rounds of the models that are kept, in the order in which they are given up.
+
+        The best, by its loss, is last, and before it the newest.
+        """
+        kept = sorted(int(path.stem) for path in (self.path / "judged").glob("*.safetensors"))
+        losses = [
+            (row["loss"], row["round"])
+            for row in self.measurements()
+            if row["round"] in kept and row.get("loss") is not None
+        ]
+        best = min(losses)[1] if losses else -1
+        return [*(other for other in kept if other != best), *(at for at in kept if at == best)]
+
+    def _forget_judged(self, round: int) -> int:
+        path = self.path / "judged" / f"{round}.safetensors"
+        size = path.stat().st_size
+        path.unlink()
+        return size
+
+    def give_up_judged(self, nbytes: int) -> int:
+        """Remove models, the oldest first and the best last, to free so many bytes; how many."""
+        freed = 0
+        for round in self._judged_rounds():
+            if freed >= nbytes:
+                break
+            freed += self._forget_judged(round)
+        return freed
 
     def judged(self, round: int) -> dict[str, Array]:
-        """Return the model and the ledger of an evaluation."""
-        return read_tensors(
-            memoryview((self.path / "judged" / f"{round}.safetensors").read_bytes())
-        )
+        """Return the model of an evaluation, what it counts by, and the ledger."""
+        return read_tensors(map_file(self.path / "judged" / f"{round}.safetensors"))
 
     def measurements(self) -> list[dict[str, Any]]:
         """All evaluations so far; a line that a kill cut short is left out."""
-        return [json.loads(line) for line in read_lines(self.path / "metrics.jsonl")]
+        return read_json_lines(self.path / "metrics.jsonl", {"round": COUNT})

@@ -1,23 +1,26 @@
-"""Metrics for Prometheus: the text format, and a page on this machine that serves it.
+"""Metrics for Prometheus: the text format, and a file of it.
 
 The format is a few lines of text, so a library for it would be more to keep than this file.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import threading
+import logging
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from .. import __version__
-from ..errors import ConfigError, PeerError
+from ..errors import ConfigError
+from ..transport.files import write_whole
 from ..transport.reasons import known_reason
-from ..transport.roster import parse_address
+from .background import Background
 
-__all__ = ["METRICS", "MetricsPage", "exposition"]
+__all__ = ["METRICS", "MetricsFile", "exposition"]
+
+_log = logging.getLogger("peerloom.peers")
+_EVERY = 15.0  # seconds between two writes of the file
 
 Labels = dict[str, str]
 Sample = tuple[str, Labels, float | None]
@@ -41,6 +44,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "iterations": ("gauge", "rounds of the whole run"),
     "incarnation": ("gauge", "how often this peer was started on this run"),
     "roster_version": ("gauge", "version of the roster in use"),
+    "roster_unsaved": ("gauge", "1 while the newest roster is in use, but could not be written"),
     "loss": ("gauge", "of the last evaluation, on this peer's own test samples"),
     "accuracy": ("gauge", "of the last evaluation, on this peer's own test samples"),
     "consensus": (
@@ -56,7 +60,10 @@ METRICS: dict[str, tuple[str, str]] = {
     ),
     "checkpoint_seconds": ("gauge", "how long the last checkpoint took to write"),
     "checkpoint_age_seconds": ("gauge", "age of the last checkpoint"),
+    "disk_bytes": ("gauge", "bytes in the run's folder, by what for"),
+    "disk_budget_bytes": ("gauge", "bytes that the run may take, if that is limited"),
     "link_up": ("gauge", "1 if the link works"),
+    "link_way": ("gauge", "1; the label says how a link goes that is up: direct, or relay:NAME"),
     "link_state_seconds": ("gauge", "for how long the link has been up or down"),
     "rtt_seconds": ("gauge", "round trip of the link, smoothed"),
     "frames_total": ("counter", "frames by what became of them"),
@@ -65,6 +72,8 @@ METRICS: dict[str, tuple[str, str]] = {
     "reconnects_total": ("counter", "connections lost, or not opened, by reason"),
     "staleness_iterations": ("gauge", "rounds since the newest that came from this neighbour"),
     "refusals_total": ("counter", "connections and frames refused, by reason"),
+    "member_round": ("gauge", "the last round of a member, as its newest card says"),
+    "member_age_seconds": ("gauge", "age of a member's newest card: one that ages is cut off"),
     "ledger_imbalance": ("gauge", "parcels that no account explains; must be 0"),
 }
 
@@ -99,6 +108,7 @@ def _samples(facts: dict[str, Any]) -> Iterator[Sample]:
         "iterations": facts["rounds"],
         "incarnation": facts["incarnation"],
         "roster_version": facts["roster"]["version"],
+        "roster_unsaved": facts["roster"]["unsaved"],
         "loss": last.get("loss"),
         "accuracy": last.get("accuracy"),
         "consensus": facts["agreement"]["consensus"],
@@ -113,11 +123,20 @@ def _samples(facts: dict[str, Any]) -> Iterator[Sample]:
     yield "build_info", {"version": __version__}, 1
     for name, value in alone.items():
         yield name, {}, value
+    for what, count in facts["disk"].get("used", {}).items():
+        yield "disk_bytes", {"what": what}, count
+    yield "disk_budget_bytes", {}, facts["disk"].get("budget")
     for why, count in _own_words(facts["refusals"]).items():
         yield "refusals_total", {"why": why}, count
+    for member in facts["members"]:
+        if member["age"] is not None:
+            yield "member_round", {"member": member["member"]}, member["round"]
+            yield "member_age_seconds", {"member": member["member"]}, member["age"]
     for link in facts["links"]:
         of = {"peer": link["peer"], "dir": link["direction"]}
         yield "link_up", of, link["up"]
+        if link["way"]:
+            yield "link_way", {**of, "way": link["way"]}, 1
         yield "link_state_seconds", of, link["since"]
         yield "rtt_seconds", of, link["rtt"]
         yield "staleness_iterations", of, link["lag"]
@@ -147,50 +166,21 @@ def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-class MetricsPage:
-    """Serves the metrics at http://HOST:PORT/metrics within a `with`, on this machine only."""
+class MetricsFile(Background):
+    """Writes the text of the page to a file every 15 s, replaced as a whole.
 
-    def __init__(self, address: str, read: Callable[[], dict[str, Any]]) -> None:
-        host, port = parse_address(address)
-        if not _is_loopback(host):
-            raise ConfigError(
-                f"--metrics {address}: metrics are plain text, so they are served on this machine "
-                "only, for example at 127.0.0.1:9464. To read them from elsewhere, put a proxy "
-                "with TLS before it."
-            )
+    For collectors that read files; like the page, any user of this machine may read it.
+    """
 
-        class Page(BaseHTTPRequestHandler):
-            timeout = 10  # a client that says nothing does not keep a thread
-
-            def do_GET(self) -> None:
-                """The one page there is."""
-                if self.path != "/metrics":
-                    self.send_error(404)
-                    return
-                body = exposition(read()).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Visits are not told."""
-
-        try:
-            self._server = ThreadingHTTPServer((host, port), Page)
-        except OSError as error:
-            raise PeerError(
-                f"--metrics {address}: cannot listen there ({error.strerror}). Choose another port."
-            ) from None
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.1,), name="metrics", daemon=True
-        )
+    def __init__(self, path: Path, read: Callable[[], dict[str, Any]]) -> None:
+        self._path, self._read, self._trouble = path, read, False
+        if not path.parent.is_dir():
+            raise ConfigError(f"--metrics-file {path}: there is no folder {path.parent}.")
+        super().__init__("metrics file", _EVERY)
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+        self.work()
+        return super().__enter__()
 
     def __exit__(
         self,
@@ -198,12 +188,17 @@ class MetricsPage:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__(kind, error, trace)
+        self.work()
 
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    def work(self) -> float:
+        """Write once. A disk that is full does not stop the peer here."""
+        try:
+            text = exposition(self._read()).encode()
+            write_whole(self._path, text, mode=0o644, durable=False)
+            self._trouble = False
+        except OSError as error:
+            if not self._trouble:
+                _log.warning("%s cannot be written: %s", self._path, error.strerror)
+            self._trouble = True
+        return _EVERY

@@ -5,23 +5,25 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
-from ..core import CodedWire, Draws
+from ..core import CodedWire, Draws, judged_fields
 from ..core.events import Observer
 from ..errors import PeerError
 from ..experiment import Experiment
 from ..runtime import Guard, Session, Snapshot, StopRule, build_port
-from ..transport import StopRequested, Transport, Wanted
+from ..transport import Skipped, StopRequested, Transport, Wanted
 from .async_wire import AsyncWire
+from .disk import Disk
 from .folder import PeerFolder
+from .sent_files import SentFiles
 from .sync_wire import SyncWire
 from .telemetry import Telemetry, TimedWire
-from .wire_memory import reached_in, reached_memory
+from .wire_memory import files_in, reached_in, reached_memory
 from .wire_plan import WirePlan
 
 __all__ = ["PeerRun", "check_stop"]
@@ -61,20 +63,31 @@ class PeerRun:
         telemetry: Telemetry | None = None,
         observers: Sequence[Observer] = (),
         pause: int | None = None,
+        disk: Disk | None = None,
+        device: str = "cpu",
     ) -> None:
         check_stop(exp)
+        if exp.evaluate.train:
+            _log.info(
+                "evaluate.train: a peer knows neither the averaged model nor what the others hold, "
+                "so it does not measure the training loss; where all rows run on one machine "
+                "(`peerloom up`), it is measured when they are put together."
+            )
         self._exp, self._row, self._transport, self._folder = exp, row, transport, folder
-        self._every, self._free = plan.checkpoint_every, plan.free
+        self._every, self._free, self._disk = plan.checkpoint_every, plan.free, disk
         self._tried = -1  # the last round of which a checkpoint was to be written
-        kept = folder.newest()
+        self._sent = SentFiles(folder.path / "sent", plan.large)
+        kept = folder.newest(self._sent)
+        self._sent.clean(folder.files_named())
         # The round that earlier processes may have got to.
         self._reached = 0 if kept is None else reached_in(kept.memory())
         began = folder.began(transport.roster)
         wire = (
             AsyncWire(transport, row, plan, began)
             if plan.free
-            else SyncWire(transport, row, plan, began, folder.journal())
+            else SyncWire(transport, row, plan, began, folder.journal(), self._sent)
         )
+        self._wire = wire
         if isinstance(wire, SyncWire):
             wire.checkpoint_now = self._save
         self.telemetry = telemetry or Telemetry(row, exp.rounds, tuple(plan.channels))
@@ -82,9 +95,15 @@ class PeerRun:
         rows = (
             wire
             if isinstance(wire, AsyncWire)
-            else CodedWire(exp.message, Draws(exp.seed), hosted, wire)
+            else CodedWire(exp.message, Draws(exp.seed), hosted, wire, self._sent)
         )
-        port = build_port(exp, hosted, mixer="links", wire=TimedWire(rows, wire, self.telemetry))
+        port = build_port(
+            exp,
+            hosted,
+            gradients=None if device == "cpu" else device,
+            mixer="links",
+            wire=TimedWire(rows, wire, self.telemetry),
+        )
         watchers = [self.telemetry.observe, *observers]
         stop = StopRule(exp.rounds, pause=pause)
         guard = Guard(every=1, replay=False)
@@ -102,8 +121,7 @@ class PeerRun:
         version = self._roster_version
         try:
             while session.finished is None:
-                if self._transport.stop_requested:  # a round may not wait for anybody
-                    raise StopRequested
+                self._transport.raise_if_stopped()  # a round may not wait for anybody
                 self._observe(session.step())
                 version, before = self._roster_version, version
                 # A peer that was removed does not send anything again.
@@ -119,18 +137,20 @@ class PeerRun:
                 self._save(last=True)
             raise
         self._save(last=True)
-        if session.finished == "rounds":
-            self._wait_for_neighbours()
-        else:
-            # Neighbours may still wait for this round's parcels.
-            self._transport.settle(None, _GOODBYE)
+        with suppress(StopRequested):  # all is done and written
+            if session.finished == "rounds":
+                self._wait_for_neighbours()
+            else:
+                # Neighbours may still wait for this round's parcels.
+                self._transport.settle(None, _GOODBYE)
         session.close()
         return session
 
     def _observe(self, snapshot: Snapshot) -> None:
-        self.telemetry.model = self._session.state.x[0]
+        state = self._session.state
+        self.telemetry.model = state.x[0], float(snapshot.mass[0])
         if self._exp.evaluate.due(snapshot.t, self._exp.rounds):
-            self._evaluate(self._session.state.x)
+            self._evaluate(state)
 
     @property
     def _roster_version(self) -> int:
@@ -153,11 +173,18 @@ class PeerRun:
         self._tried = done.t
         for attempt in range(1, _ATTEMPTS + 1):
             try:
+                self._transport.save_roster()  # first: a checkpoint must not take its room
+                self._sent.sync(file.number for file in files_in(done.wire))
                 self._folder.save(done)
                 break
             except OSError as error:
                 why = error.strerror or error
-                text = f"The checkpoint after round {done.t} cannot be written ({why})"
+                what = (
+                    "roster, and so the checkpoint"
+                    if self._transport.roster_unsaved
+                    else ("checkpoint")
+                )
+                text = f"The {what} after round {done.t} cannot be written ({why})"
                 if attempt == _ATTEMPTS:
                     raise PeerError(
                         f"{text}, tried {attempt} times, in {self._folder.path}. Older ones are "
@@ -165,6 +192,11 @@ class PeerRun:
                     ) from error
                 _log.warning("%s; trying again.", text)
                 time.sleep(_PAUSE)
+        if isinstance(self._wire, SyncWire):
+            self._wire.saved(done.t)
+            self._sent.keep(self._folder.files_named() | self._wire.files_needed())
+        if self._disk is not None:
+            self._disk.check()
         self._session.saved(done.t, time.monotonic() - begin)
 
     def _gather(self) -> None:
@@ -178,12 +210,15 @@ class PeerRun:
         """Stay until neighbours are done: one that is started again asks for the last rounds."""
         transport, after = self._transport, self._exp.rounds + 1
         transport.skip(after)
-        transport.settle(None, _GOODBYE)
-        transport.receive_all(
+        settled = transport.settle(None, _GOODBYE)
+        answers = transport.receive_all(
             [Wanted(peer, after, 0) for peer in transport.roster.sources(transport.me)], _GOODBYE
         )
+        self.telemetry.complete = settled and all(
+            isinstance(answer, Skipped) for answer in answers.values()
+        )
 
-    def _evaluate(self, x: Tensor) -> None:
+    def _evaluate(self, state: Any) -> None:
         port = self._session.port
         found: dict[str, Any] = {
             "round": port.t,
@@ -191,9 +226,10 @@ class PeerRun:
         }
         found["cpu_seconds"] = time.process_time()
         if self._row < port.network.clients:
-            judged = port.problem.evaluate(x)
+            judged = port.problem.evaluate(state.x)
             found["loss"] = float(judged.loss[0])
             found["accuracy"] = None if judged.accuracy is None else float(judged.accuracy[0])
         found["consensus"] = self.telemetry.consensus
-        self._folder.measured(found, x[0], port.ledger)
+        kept = {name: getattr(state, name)[0] for name in judged_fields(self._exp.algorithm)}
+        self._folder.measured(found, kept, port.ledger)
         self._session.evaluated([found])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .start import Site
+    from .site import Site
 
 __all__ = ["context", "start_row"]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..core import Codec, Compressed, Delivery, Draws, LateRow, Ledger, Links, LocalWire, Part
 from ..experiment import Experiment
 from ..runtime import Guard, Session, build_port
-from .decisions import CLOSING, Decision, Tag
+from .decisions import CLOSING, Absences, Decision, Tag
 
 __all__ = ["DecisionsWire", "replay"]
 
@@ -42,6 +42,10 @@ class DecisionsWire:
             for d in made
             if d.kind in CLOSING
         }
+        self._away = {
+            row: Absences(sorted(made, key=lambda d: (d.round, d.mix_index)))
+            for row, made in decisions.items()
+        }
         # What was missed, by mixing, sender and receiver; and what the receiver sent then.
         self._owed: dict[tuple[Tag, int, int], list[Tensor]] = {}
         self._own: dict[tuple[Tag, int, int], list[Tensor]] = {}
@@ -69,10 +73,16 @@ class DecisionsWire:
                 d.kind != "held" or d.row != target for d in self._by_mixing.get((tag, source), ())
             )
             acked[k] &= not self._is_closed("untold", source, target, tag)
+            acked[k] &= not self._is_away(source, target, tag)
         pairs, sent = set(ends), {pair for pair, was in zip(ends, acked, strict=True) if was}
         for k, (source, target) in enumerate(ends):
             if self._is_closed("unheard", target, source, tag):
                 arrived[k] = False
+                continue
+            if self._is_away(target, source, tag):
+                arrived[k] = False
+                if acked[k]:
+                    self._owed[tag, source, target] = carried((source, target))
                 continue
             here = [
                 d
@@ -81,7 +91,7 @@ class DecisionsWire:
             ]
             deaf = self._keeps_mean and (target, source) in pairs and (target, source) not in sent
             arrived[k] = bool(acked[k]) and not here and not deaf
-            if here or not acked[k]:
+            if here and acked[k]:
                 self._owed[tag, source, target] = carried((source, target))
                 if self._keeps_mean and (target, source) in sent:
                     self._own[tag, source, target] = carried((target, source))
@@ -97,6 +107,10 @@ class DecisionsWire:
                     key = (d.of, source, target)
                     late.append(LateRow(d.of, link, self._owed.pop(key), self._own.pop(key, None)))
         return tuple(sorted(late, key=lambda row: (links.dst[row.link], row.link, row.tag)))
+
+    def _is_away(self, row: int, other: int, tag: Tag) -> bool:
+        """Whether, by the decisions of a row, another one is away."""
+        return row in self._away and self._away[row].contains(other, tag)
 
     def _is_closed(
         self, kind: Literal["unheard", "untold"], row: int, other: int, tag: Tag

@@ -32,6 +32,7 @@ from ..runtime import build_port
 from ..schedules import Bernoulli, from_seconds
 from ..transport import Channel, Parcel, Transport
 from ..transport.files import write_whole
+from ..transport.json_files import NUMBER, Each, read_json
 from .floats import float_channel, from_body, to_body
 from .wire_plan import WirePlan
 
@@ -65,7 +66,12 @@ def probe_channels(exp: Experiment, plan: WirePlan) -> dict[int, Channel]:
 
 @torch.no_grad()
 def measure_resources(
-    exp: Experiment, row: int, transport: Transport, folder: Path, plan: WirePlan
+    exp: Experiment,
+    row: int,
+    transport: Transport,
+    folder: Path,
+    plan: WirePlan,
+    device: str = "cpu",
 ) -> Experiment:
     """Return the experiment with the resources that all peers have measured.
 
@@ -75,7 +81,7 @@ def measure_resources(
     file, own = folder / FILE, _own_entries(exp.graph, row)
     table = read_seconds(file, exp.graph) if file.exists() else np.zeros(_entries(exp.graph))
     if not table[own].all():
-        table[own] = _time_row(exp, row, transport, probe_channels(exp, plan)[PROBE])
+        table[own] = _time_row(exp, row, transport, probe_channels(exp, plan)[PROBE], device)
         _write(file, exp.graph, table)
     agreed = _agree(transport, table)
     if not table.all():
@@ -126,9 +132,16 @@ def read_seconds(file: Path, network: Network) -> Floats:
 
     Clients come first, then the links layer by layer, in the network's order.
     """
-    found = json.loads(file.read_text(encoding="utf-8"))
+    form = {"gradient": Each(NUMBER), "message": dict.fromkeys(network.layers, Each(NUMBER))}
+    found = read_json(file, form)
     messages = [found["message"][name] for name in network.layers]
-    return np.array([*found["gradient"], *itertools.chain(*messages)], np.float64)
+    seconds = np.array([*found["gradient"], *itertools.chain(*messages)], np.float64)
+    if len(seconds) != _entries(network) or not (seconds >= 0).all():
+        raise PeerError(
+            f"{file} does not hold seconds of {_entries(network)} peers and links. Remove it at "
+            "every peer: the run then measures anew."
+        )
+    return seconds
 
 
 def _write(file: Path, network: Network, seconds: Floats) -> None:
@@ -144,9 +157,11 @@ def _with_seconds(exp: Experiment, seconds: Floats) -> Experiment:
     return exp.measured(from_seconds(exp.graph, *_split(exp.graph, seconds)))
 
 
-def _time_row(exp: Experiment, row: int, transport: Transport, probe: Channel) -> list[float]:
+def _time_row(
+    exp: Experiment, row: int, transport: Transport, probe: Channel, device: str
+) -> list[float]:
     """Time what `_own_entries` lists: a client's gradient, then a message over each link out."""
-    seconds = [_time_gradient(exp, row)] if row < exp.graph.clients else []
+    seconds = [_time_gradient(exp, row, device)] if row < exp.graph.clients else []
     peers = [member.id for member in transport.roster.members]
     for links in exp.graph.layers.values():
         receivers = links.dst[links.src == row]
@@ -154,9 +169,9 @@ def _time_row(exp: Experiment, row: int, transport: Transport, probe: Channel) -
     return seconds
 
 
-def _time_gradient(exp: Experiment, row: int) -> float:
+def _time_gradient(exp: Experiment, row: int, device: str) -> float:
     any_resources = exp.measured(Bernoulli(0.5, 0.5))  # only the port's problem is used
-    port = build_port(any_resources, np.array([row]))
+    port = build_port(any_resources, np.array([row]), gradients=device)
     x = exp.start([row]).to(port.place.dtype)
     batch = iter(range(1 + TIMES))
     return _median_seconds(lambda: port.problem.grad(x, np.zeros(1, np.int64), 0, next(batch)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..transport import Body, Receipt
@@ -45,6 +46,12 @@ class SentLog:
         for row, pending in self._pending.items():
             while pending and pending[0][1].outcome != "pending":
                 self._acknowledged[row].append(pending.popleft()[0])
+
+    def bodies(self) -> Iterator[Body]:
+        """Yield the body of every parcel that is remembered."""
+        for row, pending in self._pending.items():
+            yield from (sent.body for sent in self._acknowledged[row])
+            yield from (sent.body for sent, _ in pending)
 
     def until(self, t: int) -> list[Sent]:
         """What was sent for rounds up to t, receiver by receiver, each in the order of sending."""

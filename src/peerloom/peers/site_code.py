@@ -4,8 +4,9 @@
     "hearts:net" = "SHA-256 of the file that holds the module"
 
 No kit brings such a file. A module is looked for in the peer's folder `code`, then among installed
-packages; never in the working directory. It is found without importing anything, and what runs of a
-file in `code` are the very bytes that were compared with the hash.
+packages; never in the working directory, nor is what it imports. It is found without importing
+anything, and what runs of a file in `code` are the very bytes that were compared with the hash.
+Such a file is whole by itself, or imports installed packages.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class SiteCode:
     @property
     def allowed(self) -> dict[str, str]:
         """The names, each with the SHA-256 of its file."""
-        allow = self._table().get("code", {}).get("allow", {})
+        code = self._table().get("code", {})
+        allow = code.get("allow", {}) if isinstance(code, dict) else None
         if not isinstance(allow, dict) or not all(
             isinstance(value, str) for value in allow.values()
         ):
@@ -81,6 +83,11 @@ class SiteCode:
 
     def __call__(self, name: str) -> Any:
         """Load what an experiment file names, if the site allows it."""
+        module, _, attribute = name.partition(":")
+        return getattr(self._load(module, self.check(name)), attribute)
+
+    def check(self, name: str) -> _Found:
+        """The file of a name; refuses one that is not allowed, or has changed since it was."""
         if name not in (allowed := self.allowed):
             raise ConfigError(
                 f"the experiment wants to run code of its own, '{name}', which this site does not "
@@ -94,14 +101,15 @@ class SiteCode:
                 f"{found.sha256[:16]}... in place of {allowed[name][:16]}...). Read it again; if "
                 f"you trust it, say: peerloom peer allow {name}"
             )
-        module, _, attribute = name.partition(":")
-        return getattr(self._load(module, found), attribute)
+        return found
 
     def _load(self, module: str, found: _Found) -> ModuleType:
         if found.file.parent != self._code:  # installed: its package is imported as usual
             with _without_working_directory():
                 return import_module(module)
-        if module in sys.builtin_module_names or _installed(module) is not None:
+        # A name with a dot, such as os.path, may be that of a loaded module no finder knows.
+        taken = module in sys.builtin_module_names or module == "__main__" or "." in module
+        if taken or _installed(module) is not None:
             raise ConfigError(
                 f"{found.file} has the name of an installed module. Give it another, at every site."
             )
@@ -109,7 +117,8 @@ class SiteCode:
         loaded.__file__ = str(found.file)
         sys.modules[module] = loaded
         try:
-            exec(compile(found.data, found.file, "exec"), vars(loaded))  # noqa: S102  (the site allowed these very bytes)
+            with _without_working_directory():
+                exec(compile(found.data, found.file, "exec"), vars(loaded))  # noqa: S102  (the site allowed these very bytes)
         except BaseException:
             del sys.modules[module]
             raise
@@ -139,7 +148,8 @@ class SiteCode:
     def _write(self, allowed: dict[str, str]) -> None:
         table = self._table()
         table["code"] = {**table.get("code", {}), "allow": allowed}
-        write_whole(self._file, tomli_w.dumps(table).encode())
+        # It may hold the password of the site's proxy.
+        write_whole(self._file, tomli_w.dumps(table).encode(), mode=0o600)
 
 
 def _elsewhere() -> list[str]:

@@ -5,165 +5,53 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..code import Loader, loading_code_by
-from ..config import comparison_from, experiment_to_toml, parse, read_bytes, spec_hash
-from ..core.events import Measured, Observer, Observers
-from ..errors import ConfigError, PeerError, PeerloomError
+from ..config import experiment_to_toml, spec_hash
+from ..core.events import Alarm, DiskNeed, LinksOpened, Measured, Observer, Observers
+from ..errors import PeerError, PeerloomError
 from ..experiment import Experiment
 from ..runtime import Session, prepare_process
+from ..runtime.offload import usable_device
 from ..transport import (
     Endpoint,
     Event,
     History,
     Home,
-    Roster,
     RunIdentity,
-    Settings,
     StopRequested,
     Transport,
 )
-from ..transport.files import write_whole
+from ..transport.files import close_folder, write_whole
 from ..transport.roster import parse_address
 from .agreement import AGREEMENT, Agreement, agreement_channel
+from .asking import ask_neighbours
+from .disk import Disk, checked_need, disk_of
+from .experiments import (
+    check_deadline,
+    check_free,
+    check_roster,
+    run_folder,
+    signed_experiment,
+)  # fmt: skip
 from .folder import PeerFolder
-from .metrics import MetricsPage
+from .log import EventLog
+from .metrics import MetricsFile
+from .metrics_page import MetricsPage
+from .overview import Sharing
 from .peer import PeerRun, check_stop
 from .resources import check_measurable, describe_resources, measure_resources, probe_channels
 from .samples import with_samples
+from .site import Site
 from .site_code import SiteCode
-from .telemetry import EventLog, StatusWriter, Telemetry, link_event, snapshot
+from .status import is_complete
+from .telemetry import StatusWriter, Telemetry, link_event, snapshot
 from .watch import RosterWatch
 from .wire_plan import WirePlan
 
-__all__ = [
-    "Site",
-    "check_roster",
-    "only_experiment",
-    "run_folder",
-    "serve",
-    "signed_experiment",
-    "start_peer",
-]
-
-
-def only_experiment(file: Path, data: bytes | None = None) -> Experiment:
-    """The experiment of a file, or of its bytes, that holds exactly one."""
-    found = comparison_from(
-        parse(read_bytes(file) if data is None else data, file), file.stem
-    ).experiments
-    if len(found) != 1:
-        raise ConfigError(
-            f"{file} holds {len(found)} runs (algorithms times seeds), and peers run one. Write a "
-            "file with one algorithm and one seed; `peerloom up` takes them one after the other."
-        )
-    return found[0]
-
-
-def signed_experiment(home: Home, file: Path, code: Loader) -> Experiment:
-    """Return the experiment of a file that the founder signed; `code` loads what it names.
-
-    A run that began before the founder signed the next experiment may go on: the roster with which
-    it began names it.
-    """
-    data, roster = read_bytes(file), home.roster
-    began = (path.read_bytes() for path in sorted(home.state.glob("*/began.json")))
-    if not (
-        roster.signs(data)
-        or any(Roster.from_bytes(known, roster.founder).signs(data) for known in began)
-    ):
-        roster.check_file(data, file)
-    with loading_code_by(code):
-        return only_experiment(file, data)
-
-
-def run_folder(home: Home, exp: Experiment) -> Path:
-    """Where a peer keeps this run: every experiment has a folder of its own."""
-    return home.state / spec_hash(exp)[:16]
-
-
-def check_roster(roster: Roster, exp: Experiment) -> None:
-    """Refuse a roster whose members, links or experiment are not those of `exp`."""
-    members, graph = roster.members, exp.graph
-    if roster.spec and roster.spec != spec_hash(exp):
-        raise ConfigError(
-            f"The founder signed experiment {roster.spec[:12]} in the roster, but this file is "
-            f"{spec_hash(exp)[:12]}. Take the file that was agreed on (`peerloom peer kit open` "
-            "brings it), or ask the founder to sign this one."
-        )
-    if len(members) != graph.rows:
-        raise ConfigError(
-            f"The experiment has {graph.rows} rows, but the roster {len(members)} members."
-        )
-    ids = [member.id for member in members]
-    wanted = {
-        (ids[source], ids[target], layer)
-        for layer, links in graph.layers.items()
-        for source, target in zip(links.src, links.dst, strict=True)
-    }
-    if wanted != {(link.source, link.target, link.layer) for link in roster.links}:
-        raise ConfigError(
-            "The links of the roster are not those of the experiment's graph. The founder sets "
-            "them with `peerloom peer roster graph FILE` and sends the roster to all."
-        )
-
-
-def check_deadline(exp: Experiment, deadline: float | None) -> None:
-    """Refuse to go on without those who are late under a rule that cannot bear it."""
-    needs = exp.algorithm.needs
-    bears = needs.links == "any" and ("part" in needs.accepts or needs.keeps_mean)
-    if deadline is not None and not bears:
-        raise ConfigError(
-            f"{type(exp.algorithm).__name__} needs every message of every round, and cannot go on "
-            "without those who are late. Leave the deadline out, or use DSpodFL, SpodGT, "
-            "Depositum, MLLSGD or PaME."
-        )
-
-
-def check_free(exp: Experiment) -> None:
-    """Refuse to wait for nobody under a rule, a graph or a message that cannot bear it."""
-    needs, name = exp.algorithm.needs, type(exp.algorithm).__name__
-    if needs.links != "any":
-        raise ConfigError(
-            f"{name} needs every message of every round: its peers must wait for each other. Leave "
-            "--free out."
-        )
-    if exp.message.fit not in ("whole", "rounded"):
-        raise ConfigError(
-            f"Where peers wait for nobody rows travel whole, so {exp.message!r} cannot be used. "
-            "Use Dense."
-        )
-
-
-@dataclass(frozen=True)
-class Site:
-    """What a site decides for itself. Only `free` must be the same everywhere."""
-
-    data: str = ""
-    """Its samples: a .csv or .npz file, or module:function."""
-    label: str = ""
-    """The label's column in a CSV."""
-    listen: str = ""
-    """Where to listen, host:port; by default the peer's first address."""
-    deadline: float | None = None
-    """Seconds to wait for a neighbour in a round."""
-    free: bool = False
-    """Wait for nobody."""
-    settings: Settings = field(default_factory=Settings)
-    """Times and limits of the links."""
-    history: bool = False
-    """Keep every event of every link."""
-    metrics: str = ""
-    """Serve metrics there, host:port."""
-    largest_norm: float | None = None
-    """Refuse rows of neighbours whose Euclidean norm exceeds this."""
-    pause: int | None = None
-    """Stop after this round: where all sites do, their checkpoints make a whole."""
-    code: Loader | None = None
-    """Loads code that the experiment names; by default as the site's own `site.toml` says."""
+__all__ = ["Stop", "run_identity", "serve", "start_peer"]
 
 
 _USUAL = Site()
@@ -186,6 +74,14 @@ class Stop:
         self._transport = transport
 
 
+def run_identity(exp: Experiment, plan: WirePlan) -> RunIdentity:
+    """Return what the peers of an experiment must agree on before they talk to each other."""
+    channels = (
+        plan.channels | probe_channels(exp, plan) | {AGREEMENT: agreement_channel(exp.problem.n)}
+    )
+    return RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), channels)
+
+
 def start_peer(
     home: Home,
     exp: Experiment,
@@ -196,13 +92,16 @@ def start_peer(
 ) -> Session:
     """Run this peer's row until the experiment is done; `stop` ends it earlier."""
     check_stop(exp)
+    usable_device(site.device)
+    home.check_current()
     # One thread: a row's sums must not depend on how many processors a site has.
     prepare_process(threads=1, keep_memory=False)
     folder = run_folder(home, exp)
-    kept = PeerFolder(folder, spec_hash(exp))
+    kept = PeerFolder(folder, spec_hash(exp), site.judged)
     began = kept.began(home.roster) if kept.begun() else home.roster
     if not kept.begun():
         check_roster(began, exp)
+        began.check_time(site.clock(), "A new run")
     row, text = began.row(home.identity.id), experiment_to_toml(exp)
     check_deadline(exp, site.deadline)
     if site.free:
@@ -210,36 +109,57 @@ def start_peer(
     check_measurable(exp)
     exp = with_samples(exp, row, site.data, site.label)
     plan = WirePlan.of(exp, site.deadline, site.free, site.largest_norm)
-    channels = (
-        plan.channels | probe_channels(exp, plan) | {AGREEMENT: agreement_channel(exp.problem.n)}
-    )
-    run = RunIdentity(f"run-{spec_hash(exp)[:24]}", spec_hash(exp), channels)
-    write_whole(folder / "experiment.toml", text.encode())
-    where = parse_address(
-        site.listen or (home.addresses[0] if home.addresses else "127.0.0.1:7400")
-    )
-    written = History(folder / "history.jsonl", home.identity.id) if site.history else None
-    chosen = plan.settings(site.settings)
     tell = Observers(observers)
+    budget = site.disk if site.disk is not None else disk_of(home.folder)
+    tell(DiskNeed("", checked_need(exp, row, plan, folder, site.judged, budget)))
+    run = run_identity(exp, plan)
+    write_whole(folder / "experiment.toml", text.encode())
+    address = site.listen or next(iter(home.addresses), "")
+    where = parse_address(address) if address else None  # without one this peer only dials
+    written = History(folder / "history.jsonl", home.identity.id) if site.history else None
+    chosen = replace(plan.settings(site.settings), last_round=exp.rounds + 1)
+    disk = Disk(kept, budget, written, lambda text: tell(Alarm("", text)))
 
     def heard(event: Event) -> None:
         tell(link_event(event))
+        if event.kind in ("alarm", "refused"):
+            home.audit.note(event.kind, peer=event.peer, text=event.text[:500])
 
-    with Endpoint(
-        home.identity, home.roster, run, folder, where, chosen, heard, written
-    ) as transport:
+    with (
+        home.reserve,
+        home.audit.run(folder.name, experiment=spec_hash(exp), roster=home.roster.version),
+        Endpoint(
+            home.identity,
+            home.roster,
+            run,
+            folder,
+            where,
+            chosen,
+            heard,
+            written,
+            home.keep,
+            site.outbound,
+        ) as transport,  # fmt: skip
+    ):
         if stop is not None:
             stop.attach(transport)
+        tell(LinksOpened(run.run_id, transport.incarnation, exp.rounds))
         telemetry = Telemetry(row, exp.rounds, tuple(plan.channels))
 
         def read() -> dict[str, Any]:
-            return snapshot(transport, telemetry)
+            return snapshot(transport, telemetry, disk)
 
         page = MetricsPage(site.metrics, read) if site.metrics else contextlib.nullcontext()
-        with RosterWatch(home, transport, plan, began), StatusWriter(folder, telemetry, read), page:
+        copy = (
+            MetricsFile(site.metrics_file, read) if site.metrics_file else contextlib.nullcontext()
+        )
+        watch = RosterWatch(home, transport, plan, began, tell, site.clock)
+        with watch, StatusWriter(folder, telemetry, read), page, copy:
+            if home.unasked:
+                ask_neighbours(home, transport, folder, began.version)
             if exp.measures:
                 with telemetry.measuring():
-                    exp = measure_resources(exp, row, transport, folder, plan)
+                    exp = measure_resources(exp, row, transport, folder, plan, site.device)
                 tell(Measured("", describe_resources(exp, row)))
             work = PeerRun(
                 exp,
@@ -250,9 +170,17 @@ def start_peer(
                 telemetry=telemetry,
                 observers=[tell],
                 pause=site.pause,
+                disk=disk,
+                device=site.device,
             )
-            with Agreement(transport, telemetry, exp.problem.n, exp.seed, row < exp.graph.clients):
-                prepare_process(threads=1)  # from here on rounds make and free the same blocks
+            sharing = Sharing(transport, read, site.share, site.share_every, home.audit.head)
+            with (
+                sharing,
+                Agreement(transport, telemetry, exp.problem.n, exp.seed),
+            ):
+                # From here on rounds make and free the same blocks; large ones are given back,
+                # since holes between what stays would add up to rows.
+                prepare_process(threads=1, keep_memory=not plan.maps_rows)
                 return work.run()
 
 
@@ -279,19 +207,24 @@ def serve(
     try:
         home = Home.open(folder)
         log.introduce(home.name, home.roster)
+        if close_folder(folder):
+            log.write("folder", f"others could read or change {folder}: its mode is 0700 now")
         exp = signed_experiment(home, file, site.code or SiteCode(folder))
-        start_peer(home, exp, site, observers=[log.observe], stop=stop)
+        if is_complete(run_folder(home, exp)):
+            log.write("end", f"round {exp.rounds}, done before, here and at every neighbour")
+            return 0
+        with log.warnings():
+            start_peer(home, exp, site, observers=[log.observe], stop=stop)
         log.close()
     except StopRequested:
         return 130
     except PeerloomError as error:
-        log.write("error", f"error: {error}")
+        log.write("error", str(error))
         return error.exit_code
     except OSError as error:
         log.write(
             "error",
-            f"error: {error}. What was written before is whole: mend that, then start this peer "
-            "again.",
+            f"{error}. What was written before is whole: mend that, then start this peer again.",
         )
         return PeerError.exit_code
     return 0

@@ -8,13 +8,40 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError
+from ..errors import PeerError
 from ..transport.files import write_whole
+from ..transport.json_files import COUNT, NUMBER, TEXT, Each, Optional, read_json
 
-__all__ = ["WORKING", "read_status", "write_status"]
+__all__ = ["WORKING", "is_complete", "read_status", "write_status"]
 
 WORKING = ("measuring", "running")  # with this status and no process, a peer was killed
 _FILE = "status.json"
+_LINK = {
+    "peer": TEXT,
+    "direction": TEXT,
+    "up": bool,
+    "since": NUMBER,
+    "rtt": Optional(NUMBER),
+    "lag": Optional(COUNT),
+    "bytes": Each(COUNT),
+    "reconnects": Each(COUNT),
+}
+_FORM = {
+    "status": TEXT,
+    "pid": COUNT,
+    "updated": NUMBER,
+    "round": COUNT,
+    "rounds": COUNT,
+    "rounds_per_second": NUMBER,
+    "incarnation": COUNT,
+    "roster": {"version": COUNT},
+    "seconds": {"compute": NUMBER, "wait": NUMBER, "waiting": NUMBER},
+    "checkpoint": {"round": COUNT},
+    "refusals": Each(COUNT),
+    "last": Each(Optional(NUMBER)),
+    "agreement": {"consensus": Optional(NUMBER), "distance": Optional(NUMBER)},
+    "links": Each(_LINK),
+}
 
 
 def write_status(folder: Path, facts: dict[str, Any]) -> None:
@@ -23,12 +50,18 @@ def write_status(folder: Path, facts: dict[str, Any]) -> None:
     write_whole(folder / _FILE, json.dumps(document).encode(), durable=False)
 
 
+def is_complete(folder: Path) -> bool:
+    """Whether every round of this run is done, here and at every neighbour.
+
+    Without a status that says so, it is not: neighbours may still need the last rounds.
+    """
+    try:
+        return read_status(folder).get("complete") is True
+    except PeerError:
+        return False
+
+
 def read_status(folder: Path) -> dict[str, Any]:
     """Read the status that a peer wrote last."""
-    try:
-        found: dict[str, Any] = json.loads((folder / _FILE).read_bytes())
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{folder} has no status that can be read ({error}). Was the peer ever started here?"
-        ) from error
+    found: dict[str, Any] = read_json(folder / _FILE, _FORM)
     return found

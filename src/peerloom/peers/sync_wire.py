@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from ..core import Body, ByteDelivery, LateBody, Links
 from ..errors import PeerError
 from ..transport import Parcel, Receipt, Roster, Skipped, Transport, Wanted
+from .away import Away
 from .decisions import Decision, Journal, Tag
 from .sent import Sent, SentLog
+from .sent_files import SentFiles
 from .wire_memory import Memory, Pieces, reached_in, stack_bodies, unstack_bodies
-from .wire_plan import AHEAD, WirePlan
+from .wire_plan import WirePlan
 
 __all__ = ["SyncWire"]
 
@@ -47,17 +49,22 @@ class SyncWire:
         plan: WirePlan,
         began: Roster,
         journal: Journal | None = None,
+        files: SentFiles | None = None,
     ) -> None:
         self._transport, self._row, self._deadline = transport, row, plan.deadline
-        self._pushes, self._keeps_mean = plan.pushes, plan.keeps_mean
+        self._pushes, self._keeps_mean, self._ahead = plan.pushes, plan.keeps_mean, plan.ahead
         self._plan, self._began, self._peers = plan, began, [member.id for member in began.members]
         self._rows = {peer: row for row, peer in enumerate(self._peers)}
-        self._journal = journal or Journal(None)
+        self._journal, self._files = journal or Journal(None), files
         # The first and last round that an earlier process may have begun or done already.
         self._first = self._again = -1
         self._lates = plan.deadline is not None  # whether parcels may come that were given up
         self._under_way: defaultdict[str, deque[Receipt]] = defaultdict(deque)
         self._overdue: list[tuple[int, Parcel]] = []
+        # Late parcels that were handed over: (round, peer) of those that no checkpoint holds yet,
+        # and how many of each peer only the newest of the two holds.
+        self._handed: list[tuple[int, str]] = []
+        self._held_once: Counter[str] = Counter()
         # Versions, in use and offered, when a layer's links were last checked.
         self._rosters: dict[Links, tuple[int, int]] = {}
         self._log = SentLog(plan.kept)
@@ -67,6 +74,7 @@ class SyncWire:
         self._roster_seen = 0  # the newest roster before which one was written
         # What was sent to a row in a mixing in which its own parcel was missed.
         self._own: dict[tuple[int, Tag], Body] = {}
+        self._away = Away(transport, self._peers, self._journal, plan)
 
     def resume(self, t: int, memory: Memory) -> None:
         """Go on after round t: send again what neighbours may lack, expect what is still owed.
@@ -77,11 +85,12 @@ class SyncWire:
         self._first, self._again = t + 1, max(t + 1, reached_in(memory))
         self._roster_seen = (self._transport.offered() or self._transport.roster).version
         owed = {self._peers[row]: tags for row, tags in self._journal.outstanding(t + 1).items()}
-        self._transport.expect(t + 1, owed)
-        self._lates |= bool(owed)
-        for key, body in unstack_bodies("sent", memory):
+        gaps = {self._peers[row]: found for row, found in self._away.resume(t + 1).items()}
+        self._transport.expect(t + 1, owed, gaps)
+        self._lates |= bool(owed) or bool(gaps)
+        for key, body in unstack_bodies("sent", memory, self._files):
             self._send(Sent(*key, body), repeat=True)
-        for (to, round, mix_index), body in unstack_bodies("own", memory):
+        for (to, round, mix_index), body in unstack_bodies("own", memory, self._files):
             self._own[to, (round, mix_index)] = body
 
     def memory(self, t: int) -> Callable[[], Pieces]:
@@ -89,9 +98,26 @@ class SyncWire:
         own = [((row, *tag), body) for (row, tag), body in self._own.items()]
         # What was sent up to round t stays in the log for many rounds: it can be listed later.
         return lambda: (
-            stack_bodies("sent", [(e[:3], e.body) for e in self._log.until(t)])
-            | stack_bodies("own", own)
+            stack_bodies("sent", [(e[:3], e.body) for e in self._log.until(t)], self._files)
+            | stack_bodies("own", own, self._files)
         )
+
+    def saved(self, t: int) -> None:
+        """Note that a checkpoint after round t is written: late parcels in both are done with.
+
+        Until then they take room, since neighbours do not keep more than that to send again.
+        """
+        for peer, count in self._held_once.items():
+            self._transport.cover(peer, count)
+        self._held_once = Counter(peer for round, peer in self._handed if round <= t)
+        self._handed = [(round, peer) for round, peer in self._handed if round > t]
+
+    def files_needed(self) -> set[int]:
+        """Return the numbers of files with rows that a neighbour may still need."""
+        if self._files is None:
+            return set()
+        bodies = [*self._log.bodies(), *self._own.values()]
+        return {file.number for body in bodies if (file := self._files.of(body)) is not None}
 
     def exchange(
         self, tag: Tag, links: Links, out: Ids, bodies: Sequence[Body], into: Ids
@@ -99,13 +125,16 @@ class SyncWire:
         """One parcel to each receiver, one from each sender."""
         self._close(tag, links)
         gone, known = self._journal.gone(tag), self._journal.at(tag)
-        acked, sent, made = self._send_all(tag, links.dst[out].tolist(), bodies)
+        sources = links.src[links.dst == self._row].tolist()
+        away = self._away.rows(tag, sources, decides=tag[0] > self._again)
+        silent = away | {row for kind, row in gone if kind == "untold"}
+        acked, sent, made = self._send_all(tag, links.dst[out].tolist(), bodies, known, silent)
         deaf = {decision.row for decision in made} if self._keeps_mean else set()
         came, arrived = list[Body](), np.zeros(len(into), bool)
         heard = [
             (k, row)
             for k, row in enumerate(links.src[into].tolist())
-            if ("unheard", row) not in gone
+            if ("unheard", row) not in gone and row not in away
         ]
         answers = self._answers(tag, [row for _, row in heard], known)
         for (k, row), answer in zip(heard, answers, strict=True):
@@ -125,19 +154,24 @@ class SyncWire:
         late, noted = self._late(tag, links, known)
         if self._own:
             self._let_go(tag, links.src[into[arrived]].tolist())
+        self._away.note([row for _, row in heard], made)
         self._journal.add([*made, *noted])
         return ByteDelivery(came, arrived, acked, late)
 
     def _send_all(
-        self, tag: Tag, receivers: list[int], bodies: Sequence[Body]
+        self,
+        tag: Tag,
+        receivers: list[int],
+        bodies: Sequence[Body],
+        known: list[Decision],
+        silent: set[int],
     ) -> tuple[NDArray[np.bool_], dict[int, Body], list[Decision]]:
         """Send to each receiver; return which were sent, the bodies by row, and what was held."""
-        gone, known = self._journal.gone(tag), self._journal.at(tag)
         before, held = _about(known), list[Decision]()
         acked, sent = np.ones(len(receivers), bool), dict[int, Body]()
         with self._transport.together():
             for k, (to, body) in enumerate(zip(receivers, bodies, strict=True)):
-                if ("untold", to) in gone:
+                if to in silent:
                     acked[k] = False
                 # An earlier process may have sent in this round: then only what the journal says is
                 # held back.
@@ -175,7 +209,9 @@ class SyncWire:
         patience = _LONG if self._deadline is None or tag[0] <= self._again else self._deadline
         answers = dict[Wanted, Parcel | Skipped | None]()
         while missing := [want for want in wanted.values() if want not in answers]:
-            answers |= self._transport.receive_all(missing, patience, self._roster_seen)
+            answers |= self._transport.receive_all(
+                missing, patience, self._roster_seen, paced=patience < _LONG
+            )
             self._watch_roster()
         found = [answers[wanted[row]] if row in wanted else _known(known, row, tag) for row in rows]
         for row, answer in zip(rows, found, strict=True):
@@ -207,8 +243,9 @@ class SyncWire:
                 f"far, to an old checkpoint, and {self._plan.rule} needs every message. Let all "
                 "begin anew: remove this run's folder below state."
             )
-            self._transport.halt(why, "too_far_behind")
-            raise PeerError(why)
+            error = PeerError(why)
+            self._transport.halt(error, "too_far_behind")
+            raise error
 
     def _close(self, tag: Tag, links: Links) -> None:
         """Note which links a newer roster has removed since the last mixing over this layer."""
@@ -261,11 +298,11 @@ class SyncWire:
         seen = 0
         while True:
             for peer in sources:
-                self._overdue += [
-                    (sources[peer], parcel)
-                    for parcel in self._transport.late(peer)
-                    if self._matters(parcel)
-                ]
+                came = self._transport.late(peer)
+                kept = [(sources[peer], parcel) for parcel in came if self._matters(parcel)]
+                self._overdue += kept
+                if len(kept) < len(came):
+                    self._transport.cover(peer, len(came) - len(kept))
             here = [(link, parcel) for link, parcel in self._overdue if parcel.mix_index == tag[1]]
             there = {
                 (int(links.src[link]), (parcel.round, parcel.mix_index)) for link, parcel in here
@@ -282,6 +319,7 @@ class SyncWire:
             ]
         self._overdue = [entry for entry in self._overdue if entry[1] not in [p for _, p in here]]
         here.sort(key=lambda entry: (entry[0], entry[1].round))
+        self._handed += [(tag[0], parcel.peer) for _, parcel in here]
         late = tuple(self._handed_over(int(links.src[link]), link, p) for link, p in here)
         return late, [
             Decision("late", *tag, int(links.src[link]), (p.round, p.mix_index)) for link, p in here
@@ -303,7 +341,7 @@ class SyncWire:
         under_way = self._under_way[peer]
         while under_way and under_way[0].outcome != "pending":
             under_way.popleft()
-        if len(under_way) < AHEAD:
+        if len(under_way) < self._ahead:
             return False
         if self._deadline is None:
             self._transport.settle([under_way[0]], _LONG)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import resource
 import sys
@@ -10,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +28,7 @@ from ..core.events import (
     LinkUp,
     PeerEvent,
     Refused,
+    RelayChanged,
     RosterChanged,
     RoundDone,
     Saved,
@@ -37,13 +36,15 @@ from ..core.events import (
 )
 from ..errors import PeerloomError
 from ..transport import Event as TransportEvent
-from ..transport import LinkState, Roster, Transport
+from ..transport import LinkState, Transport
 from .async_wire import AsyncWire
 from .background import Background
+from .disk import Disk
+from .overview import members_of
 from .status import WORKING, write_status
 from .sync_wire import SyncWire
 
-__all__ = ["EventLog", "StatusWriter", "Telemetry", "TimedWire", "link_event", "snapshot"]
+__all__ = ["StatusWriter", "Telemetry", "TimedWire", "link_event", "snapshot"]
 
 _log = logging.getLogger("peerloom.peers")
 _EVERY = 1.0  # seconds between two writes of the status file
@@ -67,9 +68,12 @@ class Telemetry:
     checkpoint_seconds: float = 0.0
     checkpoint_at: float | None = None
     last: dict[str, Any] = field(default_factory=dict)  # the last evaluation
-    model: Tensor | None = None  # as it is after the last round
+    # The model after the last round, and how much it counts in the averaged one: for other threads.
+    model: tuple[Tensor, float] | None = None
     consensus: float | None = None  # estimates, see `agreement`
     distance: float | None = None
+    agreement_unknown: str = ""  # why there is no estimate, if that is not only too early
+    complete: bool = False  # every round is done, here and at every neighbour
     _waited: float = 0.0  # seconds of mixings up to the last round
 
     @contextmanager
@@ -123,7 +127,9 @@ class TimedWire:
             telemetry.waiting_since = None
 
 
-def snapshot(transport: Transport, telemetry: Telemetry) -> dict[str, Any]:
+def snapshot(
+    transport: Transport, telemetry: Telemetry, disk: Disk | None = None
+) -> dict[str, Any]:
     """Return everything that is known of a peer right now, as plain values."""
     now, since = time.monotonic(), telemetry.waiting_since
     running = telemetry.status == "running"
@@ -135,11 +141,14 @@ def snapshot(transport: Transport, telemetry: Telemetry) -> dict[str, Any]:
         if running
         else 0.0,
         "row": telemetry.row,
+        "complete": telemetry.complete,
         "incarnation": transport.incarnation,
         "roster": {
             "version": transport.roster.version,
             "epoch": transport.roster.epoch,
             "members": len(transport.roster.members),
+            "unsaved": transport.roster_unsaved,
+            "expires": transport.roster.expires,
         },
         "seconds": {
             "running": now - telemetry.began,
@@ -153,10 +162,16 @@ def snapshot(transport: Transport, telemetry: Telemetry) -> dict[str, Any]:
             "age": None if telemetry.checkpoint_at is None else now - telemetry.checkpoint_at,
         },
         "peak_bytes": _peak_bytes(),
+        "disk": {} if disk is None else {"used": disk.used(), "budget": disk.budget},
         "refusals": transport.refusals(),
         "last": telemetry.last,
-        "agreement": {"consensus": telemetry.consensus, "distance": telemetry.distance},
+        "agreement": {
+            "consensus": telemetry.consensus,
+            "distance": telemetry.distance,
+            "unknown": telemetry.agreement_unknown,
+        },
         "links": [_link(transport, telemetry, link) for link in transport.links()],
+        "members": members_of(transport),
     }
 
 
@@ -189,6 +204,7 @@ def _link(transport: Transport, telemetry: Telemetry, link: LinkState) -> dict[s
         "pending": tally.pending,
         "imbalance": tally.created - tally.acked - tally.superseded - tally.refused - tally.pending,
         "congestion": link.congestion,
+        "way": link.way,
     }
 
 
@@ -235,46 +251,12 @@ class StatusWriter(Background):
             self._trouble = True
 
 
-_LINK_EVENTS = {each.kind: each for each in (LinkUp, LinkDown, Late, Refused, Alarm, RosterChanged)}
+_LINK_EVENTS = {
+    each.kind: each
+    for each in (LinkUp, LinkDown, Late, Refused, Alarm, RosterChanged, RelayChanged)
+}
 
 
 def link_event(event: TransportEvent) -> PeerEvent:
     """Return an event of the transport as an event of the run."""
-    return _LINK_EVENTS[event.kind](event.peer, event.text)
-
-
-class EventLog:
-    """An observer that writes a line per event: text, or with `as_json` a JSON object."""
-
-    def __init__(self, write: Callable[[str], None], as_json: bool = False) -> None:
-        self._write, self._as_json = write, as_json
-        self._peer, self._roster = "", None  # type: tuple[str, Roster | None]
-        self._end = ""
-
-    def introduce(self, peer: str, roster: Roster) -> None:
-        """Say whose log it is, and by which names others are called."""
-        self._peer, self._roster = peer, roster
-
-    def observe(self, event: Event) -> None:
-        """Write what is of interest to people."""
-        match event:
-            case PeerEvent(peer=peer, text=text):
-                about = self._roster.name(peer) if peer and self._roster is not None else ""
-                self.write(event.kind, text, about)
-            case Finished(t, why):
-                how = "done" if why == "rounds" else "stopped; the same command goes on from here"
-                self._end = f"{self._peer}: round {t}, {how}"
-
-    def close(self) -> None:
-        """Write how the run ended, once its links are closed and nothing more can happen."""
-        self.write("end", self._end)
-
-    def write(self, kind: str, text: str, about: str = "") -> None:
-        """Write one line."""
-        if not self._as_json:
-            self._write(text)
-            return
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._write(
-            json.dumps({"at": at, "peer": self._peer, "kind": kind, "about": about, "text": text})
-        )
+    return _LINK_EVENTS[event.kind](event.peer, event.text, event.way)

@@ -13,11 +13,13 @@ from ..transport import Channel, Settings
 from .coded import coded_channel
 from .floats import float_channel
 
-__all__ = ["AHEAD", "WirePlan"]
+__all__ = ["LARGE", "WirePlan"]
 
 CHECKPOINT_EVERY = 50  # rounds, at the most; what neighbours may need of the rounds before is kept,
 KEPT_BYTES = 64 << 20  # but never more than this per link
-AHEAD = 8  # parcels that may be on their way to one neighbour before this peer waits for it
+LARGE = 64 << 20  # bytes from which on rows lie in files, where peers wait for each other
+AHEAD, AHEAD_LARGE = 8, 2  # parcels that may be on their way to one neighbour
+INBOX_LARGE = 2  # parcels of one neighbour that may lie untaken
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class WirePlan:
     outlasts: bool = False
     deadline: float | None = None
     free: bool = False  # peers wait for nobody
-    largest_norm: float | None = None  # longer rows of neighbours are refused here
+    largest_norm: float | None = None  # longer vectors of neighbours are refused here
+    large: int = LARGE  # the same everywhere: neighbours keep what the others may ask for again
 
     @classmethod
     def of(
@@ -98,7 +101,11 @@ class WirePlan:
         if self.free:
             return {
                 mix_index: float_channel(
-                    "float64", [self.free_width(mix_index)], self.largest_norm, -1
+                    "float64",
+                    [self.free_width(mix_index)],
+                    self.largest_norm,
+                    -1,
+                    self._models(mix_index),
                 )
                 for mix_index in self.parts
             }
@@ -112,10 +119,19 @@ class WirePlan:
         parts = self.parts[mix_index]
         return sum(part.width * (2 if self.flows and not part.pushed else 1) for part in parts)
 
+    def _models(self, mix_index: int) -> list[tuple[int, int]]:
+        """Where the models are in a parcel of peers that wait for nobody; the rest are sums."""
+        found, at = list[tuple[int, int]](), 0
+        for part in self.parts[mix_index]:
+            if not part.pushed:
+                found.append((at, at + part.width))
+            at += part.width * (2 if self.flows and not part.pushed else 1)
+        return found
+
     @property
     def checkpoint_every(self) -> int:
         """Rounds between checkpoints: what neighbours can keep parcels of; 1 with a deadline."""
-        if self.deadline is not None:
+        if self.deadline is not None or self.maps_rows:
             return 1
         return max(1, min(CHECKPOINT_EVERY, KEPT_BYTES // (2 * self._largest * self.mixings)))
 
@@ -124,13 +140,32 @@ class WirePlan:
         return max(channel.longest for channel in self.channels.values())
 
     @property
+    def maps_rows(self) -> bool:
+        """Whether rows lie in files. The running sums of peers that wait for nobody never do."""
+        return not self.free and self._largest >= self.large
+
+    @property
+    def ahead(self) -> int:
+        """Parcels that may be on their way to one neighbour before this peer waits for it.
+
+        One more than the last: under a deadline a parcel that is still on its way when the next
+        round begins must not silence the link.
+        """
+        return AHEAD_LARGE if self.maps_rows else AHEAD
+
+    @property
+    def inbox(self) -> int:
+        """Parcels of one neighbour that may lie untaken."""
+        return INBOX_LARGE if self.maps_rows else 2 * AHEAD
+
+    @property
     def remember(self) -> int:
         """Rounds that a neighbour may be behind.
 
         The age of its older checkpoint, should the newest be damaged, and what may wait in its
         inbox.
         """
-        return 2 * self.checkpoint_every + 2 * AHEAD + 2
+        return 2 * self.checkpoint_every + self.inbox + 2
 
     @property
     def kept(self) -> int:
@@ -143,7 +178,14 @@ class WirePlan:
         A peer that waits for nobody never drives the links itself: they have threads of their own.
         """
         return replace(
-            base, retain=self.kept, outbox=self.kept + 64, large=0 if self.free else base.large
+            base,
+            retain=self.kept,
+            outbox=self.kept + 64,
+            inbox=INBOX_LARGE if self.maps_rows else base.inbox,
+            # Twice what may be on its way: when all of that has come late, the next has room.
+            unsaved=2 * self.ahead,
+            mapped=self.large,
+            large=0 if self.free else base.large,
         )
 
 
