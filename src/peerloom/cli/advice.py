@@ -19,9 +19,10 @@ _COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
 _ROUNDS = (
-    "Leaves: of the expected squared disagreement, at the most; all on: the same if every link "
-    "always fired. To agree: until it is a millionth, so that models are a thousand times closer. "
-    "Sent and delay: on average per round."
+    "Leaves: of the squared disagreement, in the long run of a typical run, by mixing alone; at "
+    "most: of the expected one, in any round; all on: the same if every link always fired. To "
+    "agree: until a millionth is left, so that models are a thousand times closer. Sent and delay: "
+    "on average per round."
 )
 
 
@@ -63,11 +64,11 @@ def _in_short(shown: Sequence[Advice]) -> str:
         if len(needed) == 1
         else f"{needed[0]:,} to {needed[-1]:,}"
     )
-    agree = (
-        f"Everyone reaches everyone, and models agree within {pace} rounds."
-        if needed
-        else "The models never agree."
-    )
+    agree = "The models never agree."
+    if needed:
+        agree = f"Everyone reaches everyone, and models agree within {pace} rounds."
+    elif any(a.contraction.how == "unknown" for a in shown):
+        agree = "How fast models agree is not known."
     covered = [a.label for a in shown if a.coverage.holds]
     if not covered:
         proof = (
@@ -169,6 +170,7 @@ def _rounds(shown: Sequence[Advice]) -> Table:
     table.add_column("", overflow="fold")
     heads = (
         "leaves",
+        "at most",
         "all on",
         "rounds\nto agree",
         "links\nfire",
@@ -180,18 +182,24 @@ def _rounds(shown: Sequence[Advice]) -> Table:
         table.add_column(name, justify="right")
     for a in shown:
         c = a.contraction
-        rate = f"{_rate(c.per_round)}" if c.per_round is not None else f"{_rate(c.drawn)} (drawn)"
         table.add_row(
             Text(a.label),
-            rate,
+            "not known" if c.best is None else _rate(c.best),
+            "n/a" if c.per_round is None else _rate(c.per_round),
             "n/a" if c.all_on is None else _rate(c.all_on),
-            "never" if a.rounds_to_agree is None else f"{a.rounds_to_agree:,}",
+            _agreed(a),
             _range(a.links),
             _range(a.nodes),
             size(a.costs.bytes),
             number(a.costs.delay),
         )
     return table
+
+
+def _agreed(a: Advice) -> str:
+    if a.contraction.how == "unknown":
+        return "not known"
+    return "never" if a.rounds_to_agree is None else f"{a.rounds_to_agree:,}"
 
 
 def _rate(value: float) -> str:
@@ -271,7 +279,7 @@ def _help(shown: Sequence[Advice]) -> Iterator[Text]:
             )
         if said:
             yield Text(
-                f"{listed(labels)}, now {_rate(c.now)} per talking round. "
+                f"{listed(labels)}, now {_rate(c.now)} at most per mixing. "
                 + ". ".join(map(capital, said))
                 + "."
             )
@@ -302,10 +310,7 @@ def _findings(shown: Sequence[Advice]) -> Iterator[Text]:
 
 
 def _other(found: Sequence[Advice]) -> Text:
-    agree = ", ".join(
-        f"{a.label} {'never' if a.rounds_to_agree is None else f'{a.rounds_to_agree:,}'}"
-        for a in found
-    )
+    agree = ", ".join(f"{a.label} {_agreed(a)}" for a in found)
     wrong = sum(one.level != "note" for a in found for one in a.findings)
     broken = "" if all(a.works for a in found) else "; CANNOT WORK"
     tail = f"; {plural(wrong, 'warning')}" if wrong else ""

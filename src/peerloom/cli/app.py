@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +21,7 @@ app = typer.Typer(
     help="Decentralized federated learning: many peers, private data, one model, no server.",
     epilog=(
         "Exit codes: 0 done, 2 wrong usage or configuration, 3 diverged, 4 data missing, "
-        "5 peer failed, 130 interrupted."
+        "5 peer failed, 6 a peer may never go on, 130 interrupted."
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -41,14 +42,26 @@ peer = typer.Typer(
 app.add_typer(peer, name="peer")
 
 
+@peer.callback()
+def _private(context: typer.Context) -> None:
+    """Let nobody else read what a command of a peer writes."""
+    before = os.umask(0o077)
+    context.call_on_close(lambda: os.umask(before))
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         out.print(f"peerloom {__version__}", highlight=False)
         raise typer.Exit
 
 
+_NO_CODE_FROM_HERE = ("peer", "relay")
+"""Commands of sites: files of the working directory may be anybody's."""
+
+
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -57,15 +70,16 @@ def _root(
         typer.Option(
             metavar="DIR",
             help="Where to find code that a file names as module:Name. By default the working "
-            "directory.",
+            "directory; for `peer` and `relay`, installed packages only.",
         ),
     ] = None,
 ) -> None:
     from ..runtime import prepare_process
 
     prepare_process(keep_memory=False)  # before torch is loaded
+    default = [] if context.invoked_subcommand in _NO_CODE_FROM_HERE else [Path()]
     # Last, so that a file there is never taken for a module that is installed.
-    sys.path += [str(folder.resolve()) for folder in path or [Path()]]
+    sys.path += [str(folder.resolve()) for folder in path or default]
 
 
 @app.command()
@@ -110,11 +124,37 @@ def up(
     out_dir: Out = None,
     deadline: Deadline = None,
     free: Free = False,
+    site: Annotated[
+        str,
+        typer.Option("--as", metavar="SITE", help="Rehearse as this site, with --data."),
+    ] = "",
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="SAMPLES",
+            help="For a rehearsal: the site's own .csv or .npz file. Others get invented samples.",
+        ),
+    ] = None,
+    label: Annotated[
+        str, typer.Option(metavar="COLUMN", help="For a rehearsal: the label's column in a CSV.")
+    ] = "",
+    relay: Annotated[
+        bool, typer.Option("--relay", help="For a rehearsal: no peer has a port, but a relay.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run an experiment on this machine as real peers: one process per client, over TLS."""
-    from .up import up_command
+    """Run an experiment on this machine as real peers: one process per client, over TLS.
 
+    With --as and --data it is a rehearsal: one peer is killed and started again, another one
+    removed, and a table says what became of it. With --relay, too, all links go through a relay.
+    """
+    from .up import rehearse_command, up_command
+
+    if site or data is not None or label or relay:
+        rehearse_command(
+            file, set_ or [], seed, out_dir, deadline, site, data, label, relay, as_json
+        )
+        return
     up_command(file, set_ or [], seed, out_dir, deadline, free, as_json)
 
 
@@ -259,19 +299,57 @@ def doctor(as_json: Json = False) -> None:
 
 
 @app.command()
+def relay(
+    founder: Annotated[
+        str, typer.Option(metavar="ID", help="The founder whose federation this relay serves.")
+    ],
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Where members reach it; may be repeated, also for IPv6."
+        ),
+    ] = None,
+    folder: Annotated[
+        Path, typer.Option("--folder", metavar="DIR", help="The folder of this relay.")
+    ] = Path("relay"),
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.001, metavar="MB/S", help="What one member may send through it."),
+    ] = None,
+) -> None:
+    """Let peers meet here that can only dial out; what they say passes unread."""
+    from .relay import relay_command
+
+    relay_command(listen or ["0.0.0.0:443"], folder, founder, rate)
+
+
+@app.command()
 def bench(
     case: Annotated[
         list[str] | None, typer.Option(help="Only this case; may be repeated. By default all.")
     ] = None,
     peers: Annotated[
-        bool, typer.Option("--peers", help="Only what runs between processes: links, peers, crowd.")
+        bool,
+        typer.Option(
+            "--peers", help="Only what runs between processes (links, relay, peers, crowd, large)."
+        ),
     ] = False,
+    relay: Annotated[
+        bool, typer.Option("--relay", help="Only links through a relay, beside direct ones.")
+    ] = False,
+    size: Annotated[
+        str, typer.Option(metavar="AMOUNT", help="Bytes of a row in the case large, such as 1GB.")
+    ] = "128MB",
     as_json: Json = False,
 ) -> None:
     """Measure simulator and peers, as ratios to plain loops, sockets and the machine's bound."""
     from .. import bench as benchmark
+    from ..peers.disk import parse_bytes
 
-    cases = [*(case or []), *(benchmark.BETWEEN_PROCESSES if peers else [])] or None
+    between = [*(benchmark.BETWEEN_PROCESSES if peers else []), *(["relay"] if relay else [])]
+    cases = [*(case or []), *between] or None
     with err.status("measuring") as status:
-        document = benchmark.run(cases, progress=lambda text: status.update(text))
+        document = benchmark.run(
+            cases, progress=lambda text: status.update(text), size=parse_bytes(size)
+        )
     show(document, benchmark.render(document), as_json)

@@ -24,7 +24,7 @@ from .console import show
 __all__ = ["doctor_command"]
 
 _EXTRAS = {
-    "peers": "training between machines",
+    "peer": "training between machines",
     "tables": "Parquet and polars",
     "png": "pictures as PNG",
 }
@@ -44,7 +44,9 @@ def doctor_command(as_json: bool) -> None:
 
 
 def _machine() -> list[dict[str, Any]]:
-    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none; the CPU is used"
+    gpu = "none; the CPU is used"
+    if torch.cuda.is_available():
+        gpu = f"{torch.cuda.get_device_name(0)}; runs have the same bits on one kind of device only"
     python_fits = sys.version_info >= (3, 11)
     return [
         _fact("peerloom", __version__),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from typing import Any
@@ -34,6 +35,18 @@ def main() -> None:
     except PeerloomError as error:
         err.print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        missing = str(error.name).partition(".")[0]
+        if missing not in _mandatory():
+            raise
+        # A relay is installed without them.
+        err.print(
+            f"[bold red]error:[/] This command needs the package {missing}, which is not "
+            "installed here: pip install peerloom",
+            highlight=False,
+            soft_wrap=True,
+        )
+        sys.exit(2)
     except SystemExit as end:
         # Typer turns KeyboardInterrupt into an exit.
         if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):
@@ -51,6 +64,14 @@ def main() -> None:
             soft_wrap=True,
         )
         sys.exit(2)
+
+
+def _mandatory() -> set[str]:
+    """The modules of the packages that Peerloom's own list names, extras left out."""
+    from importlib.metadata import requires
+
+    lines = (line for line in requires("peerloom") or [] if "extra ==" not in line)
+    return {re.split(r"[^\w.-]", line)[0].replace("-", "_") for line in lines}
 
 
 def _escaped(text: str) -> str:

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..core import DIFFERENCES, MASS, MEAN, MODELS, STEADY, ConfigError, Fit, Requirements
+from ..core import DIFFERENCES, MASS, MEAN, MODELS, STEADY, WHOLE, ConfigError, Fit, Requirements
 from ..problems import LOSSES
 from ..problems.layout import RowLayout
 from ..problems.models import Model
@@ -27,6 +27,7 @@ _TRAVELS: dict[tuple[Fit, ...], str] = {
     MASS: "messages that do not round",
     MEAN: "whole rows, or coordinates drawn per pair",
     STEADY: "messages with all coordinates",
+    WHOLE: "messages with all of a row, exactly",
     DIFFERENCES: "",
 }
 _OFFERS: dict[str, Callable[[Requirements], bool]] = {
@@ -117,9 +118,12 @@ def _needs(needs: Requirements) -> str:
         "hubs": "a graph with hubs",
         "undirected": "symmetric links",
     }
-    links = {"all": "every link in every round", "together": "links that fire together", "any": ""}[
-        needs.links
-    ]
+    links = {
+        "all": "every link in every round",
+        "together": "links that fire together",
+        "scheduled": "every message that is sent",
+        "any": "",
+    }[needs.links]
     start = "one common first model" if needs.common_start else ""
     found = [
         graph.get(_graph(needs), "a strongly connected graph"),

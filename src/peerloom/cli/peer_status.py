@@ -15,12 +15,16 @@ from ..peers.status import WORKING, read_status
 from ..transport import Home
 from ..transport.files import is_locked
 from ..transport.reasons import REASONS
+from ..transport.rostertime import warning
 
 __all__ = ["describe_status", "status_of"]
 
 
 def status_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the status of every run of this peer; `alive` if a process works on it now."""
+    """Return the status of every run of this peer; `alive` if a process works on it now.
+
+    Without one, `pid` is None: the number may be another process's by now.
+    """
     runs = sorted(path.parent for path in Home.open(folder).state.glob("*/status.json"))
     if not runs:
         raise DataError(
@@ -30,8 +34,10 @@ def status_of(folder: Path) -> list[dict[str, Any]]:
     found = []
     for path in runs:
         run = {"run": path.name, **read_status(path), "alive": is_locked(path)}
-        if run["status"] in WORKING and not run["alive"]:
-            run["status"] = "killed"
+        if not run["alive"]:
+            run["pid"] = None
+            if run["status"] in WORKING:
+                run["status"] = "killed"
         found.append(run)
     return found
 
@@ -60,11 +66,16 @@ def _lines(run: dict[str, Any]) -> list[str]:
         f"checkpoint of round {run['checkpoint']['round']}, started {run['incarnation']} times, "
         f"roster version {run['roster']['version']}, told {_ago(run['updated'])}"
     )
+    about = warning(run["roster"]["version"], run["roster"].get("expires", 0), time.time())
+    if about:
+        lines.append(about)
     if run["agreement"]["consensus"] is not None:
         lines.append(
             f"consensus error of all peers about {run['agreement']['consensus']:.3g}, "
             f"this peer's distance from the mean about {run['agreement']['distance']:.3g}"
         )
+    elif run["agreement"].get("unknown"):
+        lines.append(f"how far peers agree is not known: {run['agreement']['unknown']}")
     if run.get("error"):
         lines.append(f"it failed: {run['error']}")
     for why, count in sorted(run["refusals"].items()):
@@ -75,7 +86,9 @@ def _lines(run: dict[str, Any]) -> list[str]:
 
 
 def _links(links: list[dict[str, Any]]) -> Table:
-    table = Table("neighbour", "from it", "to it", "lag", "trip", "received", "sent", "drops")
+    table = Table(
+        "neighbour", "from it", "to it", "way", "lag", "trip", "received", "sent", "drops"
+    )
     for name in sorted({link["peer"] for link in links}):
         ends = {link["direction"]: link for link in links if link["peer"] == name}
         into, out = ends.get("in"), ends.get("out")
@@ -83,6 +96,7 @@ def _links(links: list[dict[str, Any]]) -> Table:
             name,
             _state(into),
             _state(out),
+            next((end["way"] for end in ends.values() if end.get("way")), ""),
             "" if into is None or into["lag"] is None else str(into["lag"]),
             "" if out is None or out["rtt"] is None else f"{1000 * out['rtt']:.1f} ms",
             _moved(into, "applied", "stale"),

@@ -18,7 +18,7 @@ from ..runs.pool import Job, run_jobs
 from .console import err
 from .run import Stop, carry_out, divergence_of, folders_of, status_of
 
-__all__ = ["EXPERIMENT", "check_same_or_new", "run_points"]
+__all__ = ["EXPERIMENT", "check_same_or_new", "run_points", "write_reports"]
 
 Table = dict[str, Any]
 EXPERIMENT = "experiment.toml"  # in the folder of every point
@@ -27,7 +27,7 @@ EXPERIMENT = "experiment.toml"  # in the folder of every point
 def run_points(
     tables: Mapping[str, Table], targets: Mapping[str, Path], jobs: int, again: str
 ) -> tuple[dict[str, list[Run]], list[PeerloomError]]:
-    """Run or resume every comparison in its folder; write a page for each that has curves.
+    """Run or resume every comparison in its folder.
 
     Returns the runs of each, and the errors of those that diverged. `again` is what to do after an
     interruption. Nothing is written before all comparisons are known to be right.
@@ -48,11 +48,17 @@ def run_points(
         name: [RunFolder(folder).read() for folder in some.folders]
         for name, some in planned.items()
     }
-    for name, some in runs.items():
-        if max(len(run.metrics) for run in some) <= 2:  # start and end: there are no curves
-            continue
-        write_report(some, targets[name] / "report.html", str(tables[name].get("title", name)))
     return runs, failures
+
+
+def write_reports(
+    runs: Mapping[str, list[Run]], targets: Mapping[str, Path], tables: Mapping[str, Table]
+) -> None:
+    """Write a page for each comparison that has curves."""
+    for name, some in runs.items():
+        if max(len(run.metrics) for run in some) > 2:  # more than start and end
+            title = str(tables[name].get("title", name))
+            write_report(some, targets[name] / "report.html", title)
 
 
 class _Planned(NamedTuple):
@@ -88,13 +94,26 @@ def _comparisons(tables: Mapping[str, Table]) -> Iterator[tuple[str, Comparison]
         yield name, before[0]
 
 
-def check_same_or_new(folder: Path, table: Table) -> None:
-    """Refuse a folder that was begun with another experiment than this one."""
+def check_same_or_new(folder: Path, table: Table, *, seeds: bool = True) -> None:
+    """Refuse a folder that was begun with another experiment than this one.
+
+    It may get more seeds after those that it has; nothing else may change. Without `seeds` it may
+    have any.
+    """
     file = folder / EXPERIMENT
-    if file.exists() and (there := read_file(file)) != table:
+    if not file.exists():
+        return
+    there, here = read_file(file), dict(table)
+    before, now = there.pop("seeds", [0]), here.pop("seeds", [0])
+    if there != here:
         raise ConfigError(
-            f"{folder} holds runs of other settings: {_first_difference(there, table)}. Give "
+            f"{folder} holds runs of other settings: {_first_difference(there, here)}. Give "
             "another --out, or remove it."
+        )
+    if seeds and now[: len(before)] != before:
+        raise ConfigError(
+            f"{folder} holds runs of other seeds: {before} there and {now} here. A folder may get "
+            "more seeds, but none less. Ask for as many at least, or give another --out."
         )
 
 

@@ -26,7 +26,7 @@ from ..sweeps.figures import Factor, figure_pictures
 from ..sweeps.page import page, shown, tabled
 from ..sweeps.readings import Found, Reading, middle
 from .console import err, show
-from .points import run_points
+from .points import run_points, write_reports
 
 __all__ = ["grid_points", "sweep_command"]
 
@@ -53,6 +53,7 @@ def sweep_command(
     runs, failures = run_points(
         tables, folders, jobs, again=f"give the same command with --out {out}"
     )
+    write_reports(runs, folders, tables)
     found = {name: summary(some) for name, some in runs.items()}
     document: dict[str, Any] = {"title": title, "folder": str(out)}
     document["points"] = {name: one.to_dict() for name, one in found.items()}

@@ -8,12 +8,14 @@ from typing import Any
 from rich.live import Live
 from rich.table import Table
 
+from ..errors import ConfigError, PeerError
 from ..peers.federation import Federation
 from ..peers.peer import check_stop
-from .console import err
+from ..peers.rehearsal import Rehearsal
+from .console import err, show
 from .run import folders_of, prepare, report_results
 
-__all__ = ["up_command"]
+__all__ = ["rehearse_command", "up_command"]
 
 
 def up_command(
@@ -35,6 +37,52 @@ def up_command(
             federation.run(lambda rows, title=title: live.update(_table(title, rows)))  # type: ignore[misc]
             federation.collect()
     report_results(folders, out / "report.html", comparison.title, as_json)
+
+
+def rehearse_command(
+    file: Path | None,
+    settings: list[str],
+    seed: int | None,
+    out_dir: Path | None,
+    deadline: float | None,
+    site: str,
+    data: Path | None,
+    label: str,
+    relay: bool,
+    as_json: bool,
+) -> None:
+    """Rehearse an experiment as one site, with its own file, and show what is to be fixed."""
+    if not site or data is None:
+        raise ConfigError("A rehearsal needs both --as SITE and --data FILE.")
+    comparison, out = prepare(file, settings, seed, out_dir, check_stop)
+    if len(comparison.experiments) != 1:
+        raise ConfigError("A rehearsal runs one experiment: one algorithm, one seed.")
+    rehearsal = Rehearsal(
+        comparison.experiments[0], out / "run", site, data, label, deadline, relay
+    )
+    found = rehearsal.run(lambda text: err.print(text, highlight=False, markup=False))
+    show(found, _findings(found), as_json)
+    if found["to_fix"]:
+        raise PeerError("The rehearsal failed: " + " ".join(found["to_fix"]))
+
+
+def _findings(found: dict[str, Any]) -> Table:
+    names = ("peer", "samples", "port", "round", "rounds/s", "disk", "memory", "exit code")
+    table = Table(*names, title=f"Rehearsal as {found['site']}")
+    for peer in found["peers"]:
+        table.add_row(
+            peer["peer"],
+            peer["samples"],
+            peer["address"].rpartition(":")[2] or "none",
+            str(peer["round"]),
+            f"{peer['rounds_per_second']:.0f}",
+            f"{peer['disk_bytes'] / 1e6:.1f} MB",
+            f"{peer['peak_bytes'] / 1e6:.0f} MB",
+            str(peer["exit_code"]),
+        )
+    notes = [*found["events"], *(f"to fix: {text}" for text in found["to_fix"])]
+    table.caption = "\n".join(notes if found["to_fix"] else [*notes, "nothing is to be fixed"])
+    return table
 
 
 def _table(title: str, rows: list[dict[str, Any]]) -> Table:

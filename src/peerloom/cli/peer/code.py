@@ -32,7 +32,8 @@ def allow(
     from ...peers.site_code import SiteCode
     from ...transport import Home
 
-    site = SiteCode(Home.open(folder).folder)
+    home = Home.open(folder)
+    site = SiteCode(home.folder)
     if remove and not name:
         raise ConfigError(
             "Which permission is to be taken back? Name it: peerloom peer allow module:Name "
@@ -40,8 +41,10 @@ def allow(
         )
     if remove:
         site.forbid(name)
+        home.audit.note("code", forbidden=name)
     elif name:
         file, digest = site.allow(name)
+        home.audit.note("code", allowed=name, file=str(file), sha256=digest)
         show_unwrapped(
             {"name": name, "file": str(file), "sha256": digest},
             f"Allowed: {name}\n  {file}\n  SHA-256 {digest}",

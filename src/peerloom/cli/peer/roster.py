@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ..console import show
+from ..console import err, show
 from ..options import Json
 from .shared import (
     HERE,
@@ -50,6 +50,7 @@ def roster_add(
     from ...transport import Home
 
     home = Home.open(folder)
+    home.check_asked()  # before the invitation is used up
     changed(home, home.invitations.accept(home.identity, home.roster, read(request)), as_json)
 
 
@@ -119,7 +120,7 @@ def roster_graph(
 
     from ...config import spec_hash
     from ...errors import ConfigError
-    from ...peers.start import only_experiment
+    from ...peers.experiments import only_experiment
     from ...transport import Home, Link
 
     home = Home.open(folder)
@@ -137,7 +138,7 @@ def roster_graph(
         for layer, part in graph.layers.items()
         for source, target, a, b in zip(part.src, part.dst, part.a, part.b, strict=True)
     ]
-    agreed = {
+    agreed: dict[str, Any] = {
         "links": tuple(links),
         "spec": spec_hash(exp),
         "file": hashlib.sha256(data).hexdigest(),
@@ -177,5 +178,17 @@ def roster_take(
     from ...transport import Home, Roster, read_id
 
     home = Home.open(folder)
+    before = home.roster.version if home.founder else 0
     roster = Roster.from_bytes(read(file), founder_of(home, read_id(founder) if founder else ""))
-    changed(home, roster, as_json)
+    home = home.trust(roster)
+    if roster.version >= before:
+        home.asked()  # the operator brought it
+    else:
+        err.print(
+            f"{file} has version {roster.version} of the roster, which is older than the one here: "
+            "nothing was changed.",
+            highlight=False,
+            soft_wrap=True,
+            markup=False,
+        )
+    show(document_of(home.roster), members_table(home.roster), as_json)

@@ -1,17 +1,17 @@
-"""`peerloom peer start`, `status`, `stop`, `export`: training, and what came of it."""
+"""`peerloom peer start`, `status`, `overview`, `stop`, `export`: training, and what came of it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from ..console import err, show
 from ..options import Deadline, Free, Json
-from .shared import HERE, Folder, show_unwrapped
+from .shared import HERE, Folder, Proxy, Wrapped, show_unwrapped
 
-__all__ = ["export", "start", "status", "stop"]
+__all__ = ["export", "overview", "start", "status", "stop"]
 
 
 def start(
@@ -38,9 +38,12 @@ def start(
     listen: Annotated[
         str,
         typer.Option(
-            metavar="HOST:PORT", help="Where to listen. By default this peer's first address."
+            metavar="HOST:PORT",
+            help="Where to listen. By default this peer's first address; without one nowhere.",
         ),
     ] = "",
+    proxy: Proxy = "",
+    wrapped: Wrapped = False,
     deadline: Deadline = None,
     free: Free = False,
     wait: Annotated[
@@ -74,21 +77,76 @@ def start(
             metavar="HOST:PORT", help="Serve metrics for Prometheus there, on this machine only."
         ),
     ] = "",
+    device: Annotated[
+        str,
+        typer.Option(
+            help="Where gradients are computed: cpu, or cuda:0 and the like where there is a GPU."
+        ),
+    ] = "cpu",
+    metrics_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also write the metrics to this file, replaced every 15 s."
+        ),
+    ] = None,
+    share: Annotated[
+        str,
+        typer.Option(
+            metavar="status|loss",
+            help="Let all members see this peer's status in `peer overview`, or its loss, too.",
+        ),
+    ] = "",
+    disk: Annotated[
+        str,
+        typer.Option(
+            metavar="AMOUNT", help="Disk that the run may take, such as 50GB; also in site.toml."
+        ),
+    ] = "",
     log_json: Annotated[
         bool, typer.Option("--log-json", help="Say what happens as JSON, one object per line.")
     ] = False,
+    log_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the log to this file, too.")
+    ] = None,
+    log_size: Annotated[
+        float, typer.Option(min=0.001, metavar="MB", help="A log file larger than this is rotated.")
+    ] = 10.0,
+    log_keep: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Rotated log files that are kept.")
+    ] = 5,
     folder: Folder = HERE,
 ) -> None:
     """Train this peer's row of the experiment. Started again, it goes on where it was."""
-    from ...peers.start import Site, serve
+    from ...errors import ConfigError
+    from ...peers.disk import parse_bytes
+    from ...peers.log import LogFile
+    from ...peers.overview import Share
+    from ...peers.site import Site
+    from ...peers.site_network import outbound_of
+    from ...peers.start import serve
     from ...transport import Settings
 
-    def tell(text: str) -> None:
+    def show_line(text: str) -> None:
         err.print(text, highlight=False, markup=False, soft_wrap=True)
 
+    if share not in ("", "status", "loss"):
+        raise ConfigError(f"--share {share}: write --share status or --share loss.")
+    kept = None if log_file is None else LogFile(log_file, int(log_size * 1e6), log_keep, show_line)
+
+    def tell(text: str) -> None:
+        show_line(text)
+        if kept is not None:
+            kept.write(text)
+
     settings = Settings(wait=wait, dead=dead)
-    site = Site(data, label, listen, deadline, free, settings, history, metrics, largest_norm)
+    site = Site(
+        data, label, listen, deadline, free, settings, history, metrics, largest_norm,
+        outbound=outbound_of(folder, proxy, wrapped), metrics_file=metrics_file,
+        share=cast("Share", share), disk=parse_bytes(disk) if disk else None, device=device,
+    )  # fmt: skip
     code = serve(folder, file, site, log_json=log_json, say=tell)
+    if kept is not None:
+        kept.close()
     raise typer.Exit(code)
 
 
@@ -98,6 +156,14 @@ def status(folder: Folder = HERE, as_json: Json = False) -> None:
 
     found = status_of(folder)
     show(found, describe_status(found), as_json)
+
+
+def overview(folder: Folder = HERE, as_json: Json = False) -> None:
+    """Show all members that share their status: round, links, and how old that news is."""
+    from ..peer_overview import describe_overview, overview_of
+
+    found = overview_of(folder)
+    show(found, describe_overview(found), as_json)
 
 
 def stop(
@@ -153,5 +219,7 @@ def export(
     from ...transport import Home
     from ..export import describe_export
 
-    exp, about = export_peer(Home.open(folder), file, run)
+    home = Home.open(folder)
+    exp, about = export_peer(home, file, run)
+    home.audit.note("export", file=str(file), **about)
     show_unwrapped({"file": str(file), **about}, describe_export(file, exp, about), as_json)
