@@ -15,6 +15,7 @@ from peerloom.bench.codecs import FAST, codec_speeds
 from peerloom.bench.gradients import workloads
 from peerloom.bench.links import links
 from peerloom.bench.peers import parts_of_a_round
+from peerloom.bench.relays import WAYS, through_relays
 from peerloom.codecs import CODECS
 from peerloom.errors import ConfigError, PeerloomError
 
@@ -68,6 +69,17 @@ def test_a_link_is_measured_beside_a_bare_socket():
     found = links({"4 KB": (1000, 5), "400 KB": (100_000, 2)})
     assert list(found) == ["4 KB", "400 KB"]
     assert all(link > 0 and bare > 0 for link, bare in found.values())
+
+
+@pytest.mark.slow
+def test_ways_through_a_relay_are_measured():
+    found = through_relays({"4 KB": (1000, 3), "400 KB": (100_000, 2)})
+    assert tuple(found) == WAYS
+    for crossing in found.values():
+        assert set(crossing.ms) == {"4 KB", "400 KB"}
+        assert all(value > 0 for value in crossing.ms.values())
+    assert found["direct"].relay_cpu_per_gb is None
+    assert found["bare"].relay_bytes > 0
 
 
 def test_a_step_and_a_checkpoint_of_a_row_are_measured():

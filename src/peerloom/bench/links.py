@@ -24,10 +24,11 @@ from ..peers.processes import context
 from ..problems import Classification, blobs
 from ..rules import DGD
 from ..transport import Endpoint, Home, Parcel, RunIdentity, Settings
+from ..transport.outbound import Outbound
 from ..transport.roster import parse_address
 from ..transport.tls import client_context, server_context
 
-__all__ = ["SIZES", "links"]
+__all__ = ["SIZES", "Send", "Sizes", "body_of", "links", "sending", "timed"]
 
 Sizes = Mapping[str, tuple[int, int]]  # numbers of four bytes, and how many frames of them
 Send = Callable[[int, int, NDArray[np.float32]], None]  # over which channel, in which round, what
@@ -49,12 +50,11 @@ def links(sizes: Sizes = SIZES) -> dict[str, tuple[float, float]]:
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         ours, theirs = found_on_this_machine(pair, Path(folder))
         bare = stack.enter_context(_bare(ours, theirs, sizes))
-        checked = stack.enter_context(_checked(ours, theirs, sizes))
+        checked = stack.enter_context(sending(ours, theirs, sizes))
         for channel, (size, (many, frames)) in enumerate(sizes.items()):
-            body = np.ones(many, np.float32)
-            body.flags.writeable = False  # as engines do it, so that the link need not copy it
+            body = body_of(many)
             spent = [
-                (_time(checked, channel, round, body), _time(bare, channel, round, body))
+                (timed(checked, channel, round, body), timed(bare, channel, round, body))
                 for round in range(frames + _WARM)
             ]
             first, second = zip(*spent[_WARM:], strict=True)
@@ -62,20 +62,32 @@ def links(sizes: Sizes = SIZES) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _time(send: Send, channel: int, round: int, body: NDArray[np.float32]) -> float:
+def body_of(many: int) -> NDArray[np.float32]:
+    """A vector to send, read-only as engines make it, so that the link need not copy it."""
+    body = np.ones(many, np.float32)
+    body.flags.writeable = False
+    return body
+
+
+def timed(send: Send, channel: int, round: int, body: NDArray[np.float32]) -> float:
+    """Seconds until a frame is sent and acknowledged."""
     begin = time.perf_counter()
     send(channel, round, body)
     return time.perf_counter() - begin
 
 
 @contextlib.contextmanager
-def _checked(ours: Home, theirs: Home, sizes: Sizes) -> Iterator[Send]:
+def sending(
+    ours: Home, theirs: Home, sizes: Sizes, outbound: Outbound | None = None
+) -> Iterator[Send]:
     """Send over a link to another process."""
-    end = context().Event()
-    receiver = context().Process(target=_take, args=(str(theirs.folder), sizes, end), daemon=True)
+    end, way = context().Event(), outbound or Outbound()
+    receiver = context().Process(
+        target=_take, args=(str(theirs.folder), sizes, way, end), daemon=True
+    )
     receiver.start()
     try:
-        with _endpoint(ours, sizes) as transport:
+        with _endpoint(ours, sizes, way) as transport:
 
             def send(channel: int, round: int, body: NDArray[np.float32]) -> None:
                 receipt = transport.send(
@@ -92,19 +104,20 @@ def _checked(ours: Home, theirs: Home, sizes: Sizes) -> Iterator[Send]:
         receiver.join()
 
 
-def _endpoint(home: Home, sizes: Sizes) -> Endpoint:
+def _endpoint(home: Home, sizes: Sizes, outbound: Outbound) -> Endpoint:
     run = RunIdentity(
         "bench",
         "links",
         {k: float_channel("float32", [many]) for k, (many, _) in enumerate(sizes.values())},
     )
+    where = parse_address(home.addresses[0]) if home.addresses else None
     return Endpoint(
-        home.identity, home.roster, run, home.state, parse_address(home.addresses[0]), Settings()
+        home.identity, home.roster, run, home.state, where, Settings(), outbound=outbound
     )
 
 
-def _take(folder: str, sizes: Sizes, end: Event) -> None:
-    with _endpoint(Home.open(Path(folder)), sizes):
+def _take(folder: str, sizes: Sizes, outbound: Outbound, end: Event) -> None:
+    with _endpoint(Home.open(Path(folder)), sizes, outbound):
         end.wait()
 
 

@@ -12,7 +12,7 @@ import torch
 from ..codecs import ANQ, Coordinates, Dense, Quantised, TopK
 from ..core import Codec, InverseSqrt, Network, Schedule
 from ..experiment import Experiment
-from ..graphs import from_edges, hubs, regular
+from ..graphs import complete, from_edges, hubs, regular
 from ..problems import Classification
 from ..rules import DGD, RULES
 from ..runtime import Session, build_port
@@ -33,10 +33,16 @@ COMPRESSED: dict[str, tuple[Codec, ...]] = {
     "BEER": (TopK(0.1), Quantised(5)),
     "CHOCO": (TopK(0.1), Quantised(5)),
     "DCD": (TopK(0.1), Quantised(5)),
+    "QuantisedDFedAvgM": (Quantised(5),),
     "SQuARM": (TopK(0.1),),
 }
 _ARGUMENTS: dict[str, dict[str, Any]] = {
+    "AcceleratedDSMT": {"lr": LR, "modulus": 0.8},
+    "Chebyshev": {"rule": DGD(lr=LR), "K": 2, "modulus": 0.8},
     "Depositum": {"alpha": LR, "beta": 0.5, "gamma": 0.5},
+    "PMGTSVRG": {"lr": LR, "q": 10},
+    "ProxGTSRE": {"lr": LR, "q": 10},
+    "ProxGTSRO": {"lr": LR, "q": 10},
     "PaME": {"sigma": 1 / LR, "growth": 1.0},
     "SubgradientPush": {"lr": InverseSqrt(LR, 100)},
 }
@@ -82,7 +88,9 @@ def _graph(needs: Any) -> Network:
         return (
             hubs(from_edges(1, []), [_CLIENTS])
             if needs.one_hub
-            else hubs(regular(10, degree=4, seed=1), [10] * 10)
+            else hubs(
+                complete(10) if needs.hubs_agree else regular(10, degree=4, seed=1), [10] * 10
+            )
         )
     return regular(_CLIENTS, degree=6, seed=1)
 

@@ -8,17 +8,20 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ..core import ConfigError, PeerloomError, nearest
+from ..peers.disk import show_bytes
 from ..problems import Classification
 from .agreement import check
 from .cases import CASES, Case, experiment
 from .codecs import FAST, codec_speeds
 from .contenders import Contender, NumpyLoop, PapersLoop, Simulator
 from .gradients import fast_gradients
+from .large import SHARE, large_rows
 from .links import links
 from .machine import Machine, facts, work_of
 from .overhead import OVERHEAD_CASE, overhead
 from .peers import CROWD, RING, between_peers, crowd, parts_of_a_round
 from .processes import memory, startup
+from .relays import RELAY_SIZES, through_relays
 from .rules import COMPRESSED, WANTED, mixing, rule_rounds
 from .timing import interleaved
 
@@ -53,8 +56,11 @@ def run(
     cases: list[str] | None = None,
     seconds: float = 2.0,
     progress: Callable[[str], None] | None = None,
+    size: int = 128 << 20,
 ) -> dict[str, Any]:
     """Measure the named parts, all by default, each for about `seconds`; return a document.
+
+    `size` are the bytes of a row in the case "large".
 
     machine  versions, threads, and the two speeds that bounds are made of
     lines    the figures: case, what, value, unit, wanted, sense, met, error
@@ -77,6 +83,8 @@ def run(
             entry, found = _compare(name, CASES[name], machine, seconds)
             rounds.append(entry)
             lines += found
+        elif name == "large":
+            lines += _large(size)
         else:
             lines += _EXTRAS[name](seconds)
     judged = [asdict(line) | {"met": line.met} for line in lines]
@@ -274,17 +282,49 @@ def _links(_: float) -> list[Line]:
     return lines
 
 
+def _large(size: int) -> list[Line]:
+    """Peers with large rows, in processes that may not take more memory."""
+    found = large_rows(size)
+    row = f"rows of {show_bytes(size)}"
+    return [
+        Line("large", f"{row}: a peer beside the engine", found.beside, "rows", SHARE, "<"),
+        Line("large", f"{row}: the engine's own arrays (DGD)", found.alone, "rows"),
+        Line("large", f"{row}: sent after a cut half-way", found.ratio, "rows", 1.1, "<"),
+        Line("large", f"{row}: ring of three, two rounds", found.seconds, "s"),
+    ]
+
+
+def _relays(seconds: float) -> list[Line]:
+    """Measure links through a relay as shares of a direct one's speed."""
+    found = through_relays()
+    direct, lines = found["direct"], list[Line]()
+    for size in RELAY_SIZES:
+        for way in ("bare", "wrapped"):
+            share = direct.ms[size] / found[way].ms[size]
+            wanted = 0.6 if (way, size) == ("bare", "50 MB") else None
+            what = f"{size} through a {way} relay, share of direct speed"
+            lines.append(Line("relay", what, share, "", wanted))
+            lines.append(Line("relay", f"{size} through a {way} relay", found[way].ms[size], "ms"))
+        lines.append(Line("relay", f"{size} direct", direct.ms[size], "ms"))
+    for way, wanted in (("bare", 0.8), ("wrapped", None)):
+        cpu = found[way].relay_cpu_per_gb
+        lines.append(Line("relay", f"relay's CPU per GB, {way}", cpu, "s", wanted, "<"))
+        lines.append(Line("relay", f"relay's memory, {way}", found[way].relay_bytes / 1e6, "MB"))
+    return lines
+
+
 _EXTRAS: dict[str, Callable[[float], list[Line]]] = {
     "algorithms": _rules,
     "mixing": _mixing,
     "gradients": _gradients,
     "codecs": _codecs,
     "links": _links,
+    "relay": _relays,
     "peers": _peers,
     "crowd": _crowd,
     "overhead": _overhead,
     "memory": _memory,
     "startup": _startup,
 }
-PARTS: tuple[str, ...] = (*CASES, *_EXTRAS)
-BETWEEN_PROCESSES = ("links", "peers", "crowd")
+PARTS: tuple[str, ...] = (*CASES, *_EXTRAS, "large")
+BETWEEN_PROCESSES = ("links", "relay", "peers", "crowd", "large")
