@@ -1,4 +1,8 @@
-"""Run scenarios, print the figures: python -m chaos [--only N] [--quick] [--write FILE]."""
+"""Faults on purpose, and what the peers make of them.
+
+python -m chaos [--only N] [--quick] [--write FILE]            scenarios, each with its figures
+python -m chaos soak [--minutes M] [--seed N] [--write FILE]   faults without end
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,8 @@ from peerloom.runtime import prepare_process
 
 from .figures import Scenario, SkippedError, Stage
 from .scenarios import SCENARIOS
-from .table import Outcome, check_place, markdown, on_screen, write_into
+from .soak import command as soak
+from .table import MEASURED, Outcome, check_place, markdown, on_screen, write_into
 
 __all__ = ["main", "play"]
 
@@ -52,7 +57,18 @@ def play(scenario: Scenario, quick: bool, console: Console | None = None) -> Out
 
 
 def main(words: list[str] | None = None) -> int:
-    """The command; 1 if a target was missed."""
+    """The command; 1 if a target was missed or a promise not kept."""
+    words = sys.argv[1:] if words is None else words
+    # Before torch computes: as peers add, so does what they are compared with.
+    prepare_process(threads=1, keep_memory=False)
+    # What peers say of faults is no news here.
+    logging.getLogger("peerloom").addHandler(logging.NullHandler())
+    if words[:1] == ["soak"]:
+        return soak.main(words[1:], Console())
+    return _scenarios(words)
+
+
+def _scenarios(words: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m chaos", description="Faults on purpose, and what the peers make of them."
     )
@@ -73,11 +89,7 @@ def main(words: list[str] | None = None) -> int:
     )
     asked = parser.parse_args(words)
     if asked.write is not None:
-        check_place(asked.write)  # now, not after the first scenario
-    # Before torch computes: as peers add, so does what they are compared with.
-    prepare_process(threads=1, keep_memory=False)
-    # What peers say of faults is no news here.
-    logging.getLogger("peerloom").addHandler(logging.NullHandler())
+        check_place(asked.write, MEASURED)  # now, not after the first scenario
     console, begin = Console(), time.monotonic()
     outcomes = list[Outcome]()
     for number in asked.only or sorted(SCENARIOS):
@@ -91,7 +103,7 @@ def main(words: list[str] | None = None) -> int:
             highlight=False,
         )
         if asked.write is not None:  # after each, so that an interruption loses nothing
-            write_into(asked.write, markdown(outcomes, asked.quick))
+            write_into(asked.write, markdown(outcomes, asked.quick), MEASURED)
     console.print(on_screen(outcomes))
     return int(any(outcome.missed for outcome in outcomes))
 

@@ -30,7 +30,7 @@ from peerloom.transport import (
     Settings,
     Tally,
 )
-from peerloom.transport.identity import self_signed
+from peerloom.transport.certificate import self_signed
 
 __all__ = [
     "FLOATS",

@@ -10,20 +10,21 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from peerloom.config import comparison_from, spec_hash
 from peerloom.core import Checkpoint
 from peerloom.experiment import Experiment
+from peerloom.peers.experiments import run_folder
 from peerloom.peers.federation import found_on_this_machine
 from peerloom.peers.folder import PeerFolder
-from peerloom.peers.start import run_folder
 from peerloom.peers.status import read_status
 from peerloom.runs import RunFolder
 from peerloom.runtime import build_port, iterate
@@ -31,29 +32,43 @@ from peerloom.transport import Home, read_history
 from tests.doubles.checker import check_histories
 
 from .ends import until
+from .switch import Switch
 
 __all__ = ["Peers", "experiment", "gradient_left", "gradients"]
 
 Event = dict[str, Any]
 _SAMPLES = 20  # of each peer
+_PORT = 7400  # of every row that lives in a namespace of its own
 
 
 def experiment(
-    rounds: int, rule: str = "SpodGT", clients: int = 4, features: int = 600, graph: str = "ring"
+    rounds: int,
+    rule: str = "SpodGT",
+    clients: int = 4,
+    features: int = 600,
+    graph: str = "ring",
+    *,
+    seed: int = 1,
+    arguments: str = "lr = {rate:.6f}",
+    schedule: str = '{ name = "Bernoulli", links = 0.9 }',
+    message: str = '{ name = "Dense" }',
 ) -> Experiment:
     """Least squares in float64 with exact gradients.
 
-    The default rule tracks gradients, because every lost message then shows in the result.
+    The default rule tracks gradients, because every lost message then shows in the result. `{rate}`
+    in a rule's arguments is a step that converges.
     """
     smoothness = (features**0.5 + _SAMPLES**0.5) ** 2 / _SAMPLES  # of normal samples, nearly always
+    given = arguments.format(rate=0.1 / smoothness)
     text = f"""
         rounds = {rounds}
-        seed = 1
+        seed = {seed}
         dtype = "float64"
         graph = {{ name = "{graph}", clients = {clients} }}
-        schedule = {{ name = "Bernoulli", links = 0.9 }}
+        schedule = {schedule}
+        message = {message}
         evaluate = {{ every = {max(rounds // 4, 1)} }}
-        algorithms = [{{ name = "{rule}", lr = {0.1 / smoothness:.6f} }}]
+        algorithms = [{{ name = "{rule}", {given} }}]
         [problem]
         name = "Classification"
         model = "least_squares"
@@ -91,11 +106,17 @@ class Peers:
         *options: str,
         history: bool = True,
         homes: list[Home] | None = None,
+        switch: Switch | None = None,
+        listening: bool = True,
     ) -> None:
+        """With a switch every row lives in the namespace of its side."""
         run = RunFolder.create(folder / "run", exp)
-        self.exp, self.file = run.experiment(), run.config
+        self.exp, self.file, self._switch = run.experiment(), run.config, switch
         self._options = [*options, *(["--history"] if history else [])]
-        self.homes = homes or found_on_this_machine(self.exp, run.path / "peers", self.file)
+        rows = range(self.exp.graph.rows)
+        places = [f"{switch.address(row)}:{_PORT}" for row in rows] if switch else None
+        places = places if listening else [""] * len(rows)
+        self.homes = homes or found_on_this_machine(self.exp, run.path / "peers", self.file, places)
         self._running: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Peers:
@@ -110,17 +131,33 @@ class Peers:
 
     # -- what happens to them
 
-    def start(self, row: int, failpoints: str = "") -> float:
+    def start(
+        self, row: int, failpoints: str = "", environment: Mapping[str, str] | None = None
+    ) -> float:
         """Start a row's process, or start it again; when that was."""
-        home = self.homes[row].folder
+        begin = time.time()
+        self._running[row] = self.spawn(
+            row, self.homes[row].folder, failpoints=failpoints, environment=environment or {}
+        )
+        return begin
+
+    def spawn(
+        self,
+        row: int,
+        folder: Path,
+        *options: str,
+        failpoints: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """A process for this folder where the row lives; who asks must end it."""
         module = "tests.doubles.failpoints" if failpoints else "peerloom"
         command = [sys.executable, "-m", module, "peer", "start", str(self.file)]
-        command += ["--folder", str(home), "--log-json", *self._options]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "PEERLOOM_FAILPOINTS": failpoints}
-        with (home / "log.txt").open("ab") as log:
-            begin = time.time()
-            self._running[row] = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        return begin
+        command += ["--folder", str(folder), "--log-json", *self._options, *options]
+        surroundings = os.environ | {"OMP_NUM_THREADS": "1", "PEERLOOM_FAILPOINTS": failpoints}
+        surroundings |= environment or {}
+        inside = self._switch.inside(row) if self._switch else contextlib.nullcontext()
+        with inside, (folder / "log.txt").open("ab") as log:
+            return subprocess.Popen(command, env=surroundings, stdout=log, stderr=log)
 
     def start_all(self) -> None:
         """Start every row."""
@@ -138,6 +175,10 @@ class Peers:
         """Send any other signal; when that was."""
         self._running[row].send_signal(number)
         return time.time()
+
+    def process(self, row: int) -> subprocess.Popen[bytes]:
+        """The last process of a row."""
+        return self._running[row]
 
     def died(self, row: int, seconds: float) -> bool:
         """Wait for a row to be killed by one of its own failpoints."""
@@ -216,6 +257,23 @@ class Peers:
         *_, last = iterate(self.exp, path="links")
         return int(torch.count_nonzero(self.models() != last.state.x))
 
+    def mass_defect(self, points: list[Checkpoint]) -> float:
+        """How far mass is from being conserved under SpodGT, relative to the first gradients.
+
+        Trackers and what is in transit must sum to the gradients used last.
+        """
+        links, n = self.exp.graph.peers, self.exp.problem.n
+        under_way = np.zeros(n)
+        for source, target, weight in zip(
+            links.src.tolist(), links.dst.tolist(), links.b.tolist(), strict=True
+        ):
+            sent = _sums(points[source], "sigma", target, n)
+            got = _sums(points[target], "rho", source, n)
+            under_way += weight * (sent - got)
+        trackers, used = (np.concatenate([p.state[name] for p in points]) for name in ("y", "c"))
+        size = gradients(self.exp, self.exp.start([0])).abs().max()
+        return float(np.abs(trackers.sum(axis=0) + under_way - used.sum(axis=0)).max() / size)
+
     def models(self) -> torch.Tensor:
         """The models of the newest checkpoints, by row."""
         return torch.from_numpy(np.concatenate([at.state["x"] for at in self.checkpoints()]))
@@ -228,3 +286,11 @@ class Peers:
     def checkpoint(self, row: int) -> Checkpoint | None:
         """The newest checkpoint of a row, if one can be read."""
         return PeerFolder(self.folder(row), spec_hash(self.exp)).newest()
+
+
+def _sums(point: Checkpoint, what: str, row: int, n: int) -> NDArray[np.float64]:
+    """What a row pushed to, or took from, another so far: models take no part in it."""
+    memory = point.memory()
+    parts = [name.split("/") for name in memory]
+    places = [part for part in parts if part[0] == what and int(part[2]) == row]
+    return np.asarray(np.sum([np.zeros(n), *(memory["/".join(place)] for place in places)], axis=0))

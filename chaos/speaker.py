@@ -10,10 +10,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from peerloom.transport import Roster
-from peerloom.transport.frames import VERSION, Kind
+from peerloom.transport import Identity, Roster
 from peerloom.transport.framesocket import FrameSocket
 from peerloom.transport.parser import Frame
+from peerloom.transport.schemas import VERSION, Kind
 from peerloom.transport.tls import ALPN, client_context
 
 from .ends import FLOATS, RUN, identity
@@ -29,19 +29,29 @@ FIRST = {  # the header of a first parcel
 
 _attempts = itertools.count(1)  # of all connections: a process never counts back
 # What a greeting says of its side.
-SIDE = {"process_nonce": 5, "attempt": 1, "last": [0, 0], "want": 0, "room": 16}
+SIDE = {
+    "process_nonce": 5, "attempt": 1, "last": [0, 0], "want": 0, "room": 16, "parents": [],
+    "part": [0, 0, 0],
+}  # fmt: skip
 
 
 class Speaker:
-    """One connection of member `number` to a port; nothing is said before `greet`."""
+    """A member on a port of this machine, or on a connection that is there already.
 
-    def __init__(self, number: int, roster: Roster, port: int) -> None:
+    Nothing is said before `greet`.
+    """
+
+    def __init__(self, who: int | Identity, roster: Roster, place: int | socket.socket) -> None:
         self._roster, self._seq = roster, 0
-        raw = socket.create_connection(("127.0.0.1", port), timeout=5)
+        raw = (
+            socket.create_connection(("127.0.0.1", place), timeout=5)
+            if isinstance(place, int)
+            else place
+        )
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            self.sock = client_context(identity(number), roster).wrap_socket(
-                raw, server_hostname="peer"
-            )
+            mine = who if isinstance(who, Identity) else identity(who)
+            self.sock = client_context(mine, roster).wrap_socket(raw, server_hostname="peer")
         except BaseException:
             raw.close()
             raise
@@ -77,8 +87,9 @@ class Speaker:
         return "accepted" if answer.kind is Kind.HELLO_OK else str(answer.header["why"])
 
     def answer(self, *kinds: Kind) -> Frame:
-        """The next frame of one of these kinds; heartbeats before it are not answered."""
-        while (frame := self.frames.read(*kinds, Kind.PING)).kind not in kinds:
+        """The next frame of one of these kinds; what comes unasked is passed over."""
+        unasked = (Kind.PING, Kind.ROSTER, Kind.CARDS)
+        while (frame := self.frames.read(*kinds, *unasked)).kind not in kinds:
             pass
         return frame
 

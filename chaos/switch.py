@@ -52,9 +52,9 @@ class Line:
 class Switch:
     """`sides` namespaces, each with the address `address(side)`, and a line from each to each."""
 
-    def __init__(self, sides: int, seed: int = 1) -> None:
+    def __init__(self, sides: int, seed: int = 1, mtu: int = 1500) -> None:
         _refuse_if_not_permitted()
-        self._draws = random.Random(seed)
+        self._draws, self._mtu = random.Random(seed), mtu
         self.lines = {pair: Line() for pair in itertools.permutations(range(sides), 2)}
         self._spaces, self._devices = list[int](), list[int]()
         self._over = threading.Event()
@@ -109,8 +109,9 @@ class Switch:
                     struct.pack("16sH14x", b"side", _IFF_TUN | _IFF_NO_PI),
                 )
                 for words in (
+                    "link set lo up",  # or nobody there reaches its own address
                     f"address add {self.address(side)}/24 dev side",
-                    "link set side txqueuelen 5000 up",
+                    f"link set side mtu {self._mtu} txqueuelen 5000 up",
                 ):
                     subprocess.run(["ip", *words.split()], check=True, capture_output=True)
             finally:

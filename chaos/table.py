@@ -16,17 +16,23 @@ from rich.table import Table
 from .figures import Figure, Scenario, shown
 
 __all__ = [
-    "BEGIN",
-    "END",
+    "MEASURED",
     "Outcome",
     "check_place",
     "machine",
     "markdown",
+    "marks",
     "on_screen",
     "write_into",
 ]
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+MEASURED = "measured"
+"""The name of the marks between which the scenarios' table stands."""
+
+
+def marks(name: str) -> tuple[str, str]:
+    """The lines between which a table of this name stands in a document."""
+    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
 
 
 @dataclass(frozen=True)
@@ -89,22 +95,24 @@ def markdown(outcomes: Sequence[Outcome], quick: bool) -> str:
     return "\n".join(lines)
 
 
-def check_place(path: Path) -> tuple[str, str]:
-    """What stands before and after the table in a document. Refuses one without the marks."""
+def check_place(path: Path, name: str) -> tuple[str, str]:
+    """What stands before and after a table in a document. Refuses one without the marks."""
+    first, last = marks(name)
     found = path.read_text(encoding="utf-8") if path.exists() else ""
-    before, begin, rest = found.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = found.partition(first)
+    _, end, after = rest.partition(last)
     if not (begin and end):
         raise SystemExit(
-            f"{path} has no place for the table: put {BEGIN} and {END} on lines of their own."
+            f"{path} has no place for the table: put {first} and {last} on lines of their own."
         )
     return before, after
 
 
-def write_into(path: Path, text: str) -> None:
+def write_into(path: Path, text: str, name: str) -> None:
     """Put the text between the marks of a document, in place of what stood there."""
-    before, after = check_place(path)
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    before, after = check_place(path, name)
+    first, last = marks(name)
+    path.write_text(f"{before}{first}\n{text}\n{last}{after}", encoding="utf-8")
 
 
 def machine() -> str:

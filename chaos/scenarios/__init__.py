@@ -1,7 +1,7 @@
 """The scenarios, by number."""
 
 from ..figures import Scenario
-from . import crowds, disks, floods, kills, liars, networks, rosters, strangers, tampering
+from . import crowds, disks, floods, kills, liars, networks, relays, rosters, strangers, tampering
 
 __all__ = ["SCENARIOS"]
 
@@ -24,5 +24,7 @@ SCENARIOS = {
         Scenario(14, "members join, leave and come back", rosters.changed),
         Scenario(15, "a neighbour that lies", liars.lies),
         Scenario(16, "another version of the program", strangers.other_versions),
+        Scenario(17, "a neighbour is down under a deadline", kills.down_under_a_deadline),
+        Scenario(18, "peers that can only dial out", relays.relayed),
     )
 }

@@ -14,7 +14,7 @@ from peerloom.peers.processes import context
 from ..ends import until
 from ..figures import Figure, Stage, at_least, at_most, exactly, told
 
-__all__ = ["crowd"]
+__all__ = ["crowd", "crowd_experiment"]
 
 _EVERY = 80  # rounds between two evaluations: each costs as much as two or three rounds
 
@@ -22,7 +22,7 @@ _EVERY = 80  # rounds between two evaluations: each costs as much as two or thre
 def crowd(stage: Stage) -> list[Figure]:
     """Every peer hears four others in every round, 40 KB each."""
     peers, rounds = (12, 300) if stage.quick else (64, 3 * _EVERY)
-    federation = Federation(_experiment(peers, rounds), stage.folder / "run")
+    federation = Federation(crowd_experiment(peers, rounds), stage.folder / "run")
     with federation.no_orphans():
         _warm_up()
         begin = time.monotonic()
@@ -55,7 +55,7 @@ def crowd(stage: Stage) -> list[Figure]:
     ]
 
 
-def _experiment(peers: int, rounds: int) -> Experiment:
+def crowd_experiment(peers: int, rounds: int) -> Experiment:
     """A linear model of 10,010 float32 numbers on a random graph of degree four."""
     text = f"""
         rounds = {rounds}

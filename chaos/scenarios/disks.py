@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 from peerloom.transport.files import read_lines
 
-from ..figures import Figure, SkippedError, Stage, exactly, told
+from ..disk import fill, small_disk
+from ..figures import Figure, Stage, exactly, told
 from ..peers import Peers, experiment
 
 __all__ = ["full_and_spoilt"]
-
-_SIZE = 16 << 20  # bytes: a few checkpoints, with what neighbours may need of them
 
 
 def full_and_spoilt(stage: Stage) -> list[Figure]:
     """Fill a peer's disk; once it stops make room, damage its newest checkpoint, restart it."""
     with (
         Peers(experiment(rounds=1500), stage.folder, history=False) as peers,
-        _small_disk(peers.homes[1].state) as disk,
+        small_disk(peers.homes[1].state) as disk,
     ):
         stage.say("starting four peers")
         peers.start_all()
         peers.reach(150)  # three checkpoints have been written
         stage.say("filling its disk")
-        filler = _fill(disk)
+        filler = fill(disk)
         filled = time.time()
         code = peers.code(1, 120)
         said = [event["text"] for event in peers.log(1) if event["kind"] == "error"]
@@ -68,31 +62,3 @@ def full_and_spoilt(stage: Stage) -> list[Figure]:
             ),
             exactly("numbers that differ from an undisturbed run", peers.different_numbers(), 0),
         ]
-
-
-@contextlib.contextmanager
-def _small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of its own, in memory, of a few megabytes."""
-    folder.mkdir(exist_ok=True)
-    if os.geteuid() != 0:
-        raise SkippedError("mounting a small file system needs root")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "tmpfs", str(folder)], capture_output=True
-    )
-    if mounted.returncode:
-        raise SkippedError(
-            f"no file system can be mounted here ({mounted.stderr.decode().strip()})"
-        )
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True, capture_output=True)
-
-
-def _fill(disk: Path) -> Path:
-    """Take every byte that is left."""
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while file.write(bytes(4096)):
-            pass
-    return filler

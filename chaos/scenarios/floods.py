@@ -1,4 +1,4 @@
-"""Attempts to exhaust a peer: half-open handshakes, dripping greetings, huge lengths."""
+"""Attempts to exhaust a peer: half-open handshakes, dripping greetings, huge lengths, frames."""
 
 from __future__ import annotations
 
@@ -11,26 +11,37 @@ import statistics
 import time
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
+from peerloom.errors import PeerError
 from peerloom.transport import Endpoint, Identity, LinkState, Roster
-from peerloom.transport.frames import Kind, begin
+from peerloom.transport.frames import FrameError, begin
+from peerloom.transport.schemas import Kind
 
 from ..ends import QUICK, RUN, endpoint, federation, free_ports, identity, outgoing, parcel, until
 from ..figures import Figure, Stage, at_least, at_most, exactly, told
+from ..member_floods import FLOODS, Words
 from ..speaker import FIRST, Speaker, open_context
 
 __all__ = ["flooded"]
 
 _HALF_OPEN = 1000
-_WINDOW = 4.0  # seconds of each measurement
+_WINDOW = 4.0  # seconds of each measurement,
+_FLOODED = 12.0  # and beside a member's flood: longer than it is held off after the first cut
+_ENDS = ("too_fast", "no_room", "out_of_turn")
+_QUICK = ("latest, answered", "SKIP, answered", "duplicates")
 
 
 def flooded(stage: Stage) -> list[Figure]:
     """Two honest peers exchange with and without the flood, in turns; then a new one joins in."""
     context = multiprocessing.get_context("spawn")
+    kinds = _QUICK if stage.quick else tuple(FLOODS)
+    count = 4 + len(kinds)  # who floods with another kind is another member: budgets are full
     roster = federation(
-        4, [(0, 1), (2, 1), (3, 1)], [f"127.0.0.1:{port}" for port in free_ports(4)]
+        count,
+        [(number, 1) for number in range(count) if number != 1],
+        [f"127.0.0.1:{port}" for port in free_ports(4)] + [""] * len(kinds),
     )
     with (
         endpoint(1, roster, stage.folder) as b,
@@ -39,6 +50,7 @@ def flooded(stage: Stage) -> list[Figure]:
         if not until(lambda: _link(b, roster, 0).frames.get("applied", 0) > 100, 60.0):
             raise RuntimeError("the honest peers did not come to exchange")
         memory, calm, under_attack = _resident(), list[float](), list[float]()
+        shares = dict[str, float]()  # beside a member's flood, by its kind
         dialled = sum(_link(b, roster, 0).reconnects.values())  # before the other process was there
         _lie(roster, b.port)
         for turn in range(2 if stage.quick else 6):
@@ -48,6 +60,15 @@ def flooded(stage: Stage) -> list[Figure]:
                 if not until(lambda: b.refusals().get("handshake_flood", 0) > 0, 30.0):
                     raise RuntimeError("the flood did not begin")
                 under_attack.append(_rate(b, roster))
+        for number, kind in enumerate(kinds, 4):
+            stage.say(f"a member's flood: {kind}")
+            before, greeted = _rate(b, roster), context.Event()
+            flood = (identity(number), roster, b.port, kind, greeted)
+            with _process(context.Process(target=_member_floods, args=flood)):
+                if not greeted.wait(60.0):
+                    raise RuntimeError(f"who floods with {kind} was not let in")
+                beside = _rate(b, roster, _FLOODED)
+            shares[kind] = 200 * beside / (before + _rate(b, roster))
         grown = (_resident() - memory) / 1024
         stage.say("somebody comes during the flood")
         with _process(context.Process(target=_attack, args=(b.port,))):
@@ -64,6 +85,21 @@ def flooded(stage: Stage) -> list[Figure]:
     return [
         told("honest parcels of 40 KB without the flood", statistics.median(calm), "per s"),
         at_least("share of that rate during the flood", share, 80.0, "%"),
+        at_least(
+            f"the same in the first {_FLOODED:.0f} s of a member's flood, "
+            f"the least of {len(kinds)} kinds of frames",
+            min(shares.values()),
+            80.0,
+            "%",
+        ),
+        told(
+            "by kind",
+            "; ".join(f"{kind}: {share:.0f} %" for kind, share in shares.items()),
+        ),
+        told(
+            f"connections of members ended or refused: {', '.join(_ENDS)}",
+            ", ".join(str(refusals.get(word, 0)) for word in _ENDS),
+        ),
         exactly("honest links that were lost", lost, 0),
         at_most("growth of the receiver's memory", grown, 50.0, "MB"),
         told(
@@ -106,6 +142,23 @@ def _attack(port: int) -> None:
                 held.pop(place).close()
 
 
+def _member_floods(whose: Identity, roster: Roster, port: int, kind: str, greeted: Event) -> None:
+    """A member comes as often as it may and floods with frames of one kind each time.
+
+    Runs in a process of its own.
+    """
+    words = Words.of(roster)
+    while True:
+        with (
+            contextlib.suppress(OSError, PeerError, FrameError),
+            Speaker(whose, roster, port) as member,
+        ):
+            if member.greet(attempt=time.monotonic_ns()) == "accepted":  # later than before
+                greeted.set()
+                FLOODS[kind].pour(member, words, 60.0)
+        time.sleep(0.05)
+
+
 def _client_hello() -> bytes:
     """How a true handshake begins."""
     out = ssl.MemoryBIO()
@@ -135,10 +188,10 @@ def _process(process: BaseProcess) -> Iterator[None]:
         process.join()
 
 
-def _rate(b: Endpoint, roster: Roster) -> float:
+def _rate(b: Endpoint, roster: Roster, seconds: float = _WINDOW) -> float:
     """Parcels of the honest peer that are applied in a second."""
     before, begin = _link(b, roster, 0).frames.get("applied", 0), time.monotonic()
-    time.sleep(_WINDOW)
+    time.sleep(seconds)
     return (_link(b, roster, 0).frames.get("applied", 0) - before) / (time.monotonic() - begin)
 
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import random
 import signal
 import time
-
-import numpy as np
-from numpy.typing import NDArray
-
-from peerloom.core import Checkpoint
+from dataclasses import replace
 
 from ..ends import until
-from ..figures import Figure, Stage, at_most, exactly, told
-from ..peers import Peers, experiment, gradient_left, gradients
+from ..figures import Figure, Stage, at_least, at_most, exactly, told
+from ..peers import Peers, experiment, gradient_left
 
-__all__ = ["asleep", "killed", "killed_at_random"]
+__all__ = ["asleep", "down_under_a_deadline", "killed", "killed_at_random"]
 
-Floats = NDArray[np.float64]
 _CLOSE = 1e-3
 DEAD = 3.0  # seconds of silence after which a link is given up here
 
@@ -98,7 +93,7 @@ def killed_at_random(stage: Stage) -> list[Figure]:
             exactly("times that no checkpoint could be read", unreadable, 0),
             at_most(
                 "mass that is missing or too much, of the start's",
-                _mass_defect(peers, points),
+                peers.mass_defect(points),
                 1e-12,
             ),
             at_most(
@@ -141,32 +136,51 @@ def asleep(stage: Stage) -> list[Figure]:
         ]
 
 
+def down_under_a_deadline(stage: Stage) -> list[Figure]:
+    """Kill one of five peers that wait for each other up to a deadline, and start it again.
+
+    Under a rule that mixes models alone, and under one that moves mass, which must not be lost.
+    """
+    return [
+        figure
+        for rule in ("DSpodFL", "SpodGT")
+        for figure in _down(replace(stage, folder=stage.folder / rule), rule)
+    ]
+
+
+def _down(stage: Stage, rule: str) -> list[Figure]:
+    seconds = 3.0 if stage.quick else 8.0
+    exp = experiment(rounds=10**6, rule=rule, clients=5)
+    stage.folder.mkdir()
+    with Peers(exp, stage.folder, "--deadline", "2", history=False) as peers:
+
+        def rate() -> float:
+            before = peers.round(0)
+            time.sleep(seconds)
+            return (peers.round(0) - before) / seconds
+
+        stage.say(f"{rule}: starting five peers")
+        peers.start_all()
+        peers.reach(50, 180.0)
+        calm = rate()
+        stage.say(f"{rule}: kill -9")
+        peers.kill(1)
+        time.sleep(4.0)  # the deadline that it missed, and its status file
+        alone = rate()
+        behind = peers.round(0) - peers.round(1)
+        began = peers.start(1)
+        back = peers.heard(0, "up", about=1, since=began, seconds=180.0)
+        reached = until(lambda: peers.round(0) - peers.round(1) < 20, 120)
+        caught_up = time.time() - back if reached else float("inf")
+        return [
+            told(f"{rule}: rounds/s of all five", calm),
+            at_least("of these, with one down", alone / calm, 0.5),
+            told("rounds that it was behind when it was started", behind),
+            told("its links are up after (loading PyTorch)", back - began, "s"),
+            at_most("and it has caught up after that", caught_up, 60.0, "s"),
+        ]
+
+
 def _left(peers: Peers) -> float:
     """What is left of the gradient at the start, by the newest checkpoints."""
     return gradient_left(peers.exp, peers.models())
-
-
-def _mass_defect(peers: Peers, points: list[Checkpoint]) -> float:
-    """How far mass is from being conserved, relative to the gradients at the start.
-
-    Trackers and what is in transit must sum to the gradients used last.
-    """
-    links, n = peers.exp.graph.peers, peers.exp.problem.n
-    under_way = np.zeros(n)
-    for source, target, weight in zip(
-        links.src.tolist(), links.dst.tolist(), links.b.tolist(), strict=True
-    ):
-        sent = _sums(points[source], "sigma", target, n)
-        got = _sums(points[target], "rho", source, n)
-        under_way += weight * (sent - got)
-    trackers, used = (np.concatenate([p.state[name] for p in points]) for name in ("y", "c"))
-    size = gradients(peers.exp, peers.exp.start([0])).abs().max()
-    return float(np.abs(trackers.sum(axis=0) + under_way - used.sum(axis=0)).max() / size)
-
-
-def _sums(point: Checkpoint, what: str, row: int, n: int) -> Floats:
-    """What a row pushed to, or took from, another so far: models take no part in it."""
-    memory = point.memory()
-    parts = [name.split("/") for name in memory]
-    places = [part for part in parts if part[0] == what and int(part[2]) == row]
-    return np.asarray(np.sum([np.zeros(n), *(memory["/".join(place)] for place in places)], axis=0))

@@ -65,7 +65,7 @@ def changed(stage: Stage) -> list[Figure]:
         at_most("and takes", spreading, 5.0, "s"),
         at_most("links of a removed member are closed after", cut, 3.0, "s"),
         exactly(
-            "exit codes of the removed one, and of its return", f"{codes[0]}, {codes[1]}", "5, 5"
+            "exit codes of the removed one, and of its return", f"{codes[0]}, {codes[1]}", "6, 6"
         ),
         exactly(
             "a second roster of the same version",

@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from peerloom.transport import Endpoint, Identity, Roster
-from peerloom.transport.frames import VERSION, Kind, encode
-from peerloom.transport.identity import self_signed
+from peerloom.transport.certificate import self_signed
+from peerloom.transport.frames import encode
+from peerloom.transport.schemas import VERSION, Kind
 from peerloom.transport.tls import ALPN
 
 from ..ends import QUICK, RUN, endpoint, federation, free_ports, identity, incoming, until

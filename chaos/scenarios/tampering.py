@@ -11,7 +11,8 @@ import time
 from dataclasses import replace
 
 from peerloom.transport import Endpoint
-from peerloom.transport.frames import FrameError, Kind, decode, encode
+from peerloom.transport.frames import FrameError, decode, encode
+from peerloom.transport.schemas import Kind
 
 from ..ends import (
     QUICK,

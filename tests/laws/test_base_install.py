@@ -1,17 +1,21 @@
-"""What works with the mandatory packages alone, and what is said where an extra is missing."""
+"""What works with the mandatory packages alone or fewer, and what is said where one is missing."""
 
 import ast
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import peerloom
 from peerloom.cli.doctor import _Wanted, doctor_command
+from tests.federation import free_ports
 
 pytestmark = pytest.mark.slow  # starts processes, or runs for long
 
@@ -120,14 +124,14 @@ def test_an_experiment_runs_and_is_reported_with_the_mandatory_packages_only(pla
 @pytest.mark.parametrize(
     ("words", "what", "extra"),
     [
-        ("up small.toml --out out", "What runs between machines", "peers"),
+        ("up small.toml --out out", "What runs between machines", "peer"),
         (
             "peer init a --found --address 127.0.0.1:7400 --folder home",
             "What runs between machines",
-            "peers",
+            "peer",
         ),
-        ("peer status --folder home", "What runs between machines", "peers"),
-        ("bench --case links", "What runs between machines", "peers"),
+        ("peer status --folder home", "What runs between machines", "peer"),
+        ("bench --case links", "What runs between machines", "peer"),
         (
             "sweep small.toml --grid problem.batch=2,4 --export parquet --out swept",
             "Table.to_polars",
@@ -164,7 +168,7 @@ def test_a_missing_extra_is_an_import_error_in_python():
     code += "try:\n    import peerloom.peers.start\nexcept ImportError as error:\n    print(error)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip().endswith(
-        "needs the package msgpack, which is not installed: pip install 'peerloom[peers]'"
+        "needs the package msgpack, which is not installed: pip install 'peerloom[peer]'"
     )
 
 
@@ -198,3 +202,97 @@ def test_what_is_installed_is_pinned():
     optional = (line for lines in PROJECT["optional-dependencies"].values() for line in lines)
     assert packages(PROJECT["dependencies"]) | packages(optional) <= pinned
     assert "scikit-learn" not in pinned
+
+
+RELAY = [
+    line
+    for line in (ROOT / "deploy" / "relay-requirements.txt").read_text().splitlines()
+    if not line.startswith("#")
+]
+
+
+def installed_alone(folder, lines):
+    """A folder with Peerloom, these packages and what they need in turn: links, nothing copied."""
+    wanted, known = [_Wanted.read(line).name for line in lines], set()
+    while wanted:
+        name = wanted.pop()
+        if name.lower() in known:
+            continue
+        known.add(name.lower())
+        package = distribution(name)
+        for top in {path.parts[0] for path in package.files} - {"..", "__pycache__"}:
+            if not (folder / top).exists():
+                (folder / top).symlink_to(package.locate_file(top))
+        for line in package.requires or []:
+            need = Requirement(line)
+            if need.marker is None or need.marker.evaluate({"extra": ""}):
+                wanted.append(need.name)
+    (folder / "peerloom").symlink_to(ROOT / "src" / "peerloom")
+    # Beside it an editable installation leaves facts in src, which may be found first.
+    name = f"peerloom-{peerloom.__version__}.dist-info"
+    facts = next(path for place in sys.path if (path := Path(place) / name).is_dir())
+    (folder / facts.name).symlink_to(facts)
+    return folder
+
+
+def alone(folder, *words):
+    """A command where nothing but this folder and Python's own library can be imported."""
+    code = f"import sys; sys.path.append({str(folder)!r}); sys.argv[0] = 'peerloom'\n"
+    code += "from peerloom.cli import main; main()"
+    return [sys.executable, "-I", "-S", "-W", "error", "-c", code, *map(str, words)]
+
+
+def done_alone(folder, *words):
+    return subprocess.run(
+        alone(folder, *words), cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_relay_needs_its_own_short_list_of_packages_and_no_torch(tmp_path):
+    known = [
+        *PROJECT["dependencies"],
+        *(line for lines in PROJECT["optional-dependencies"].values() for line in lines),
+    ]
+    assert set(RELAY) <= set(known), "the same least versions as in pyproject.toml"
+    whole = installed_alone(tmp_path, RELAY)
+    assert not (whole / "torch").exists()
+    for words in ("--help", "peer --help", "relay --help"):
+        done = done_alone(whole, *words.split())
+        assert done.returncode == 0, done.stderr
+    words = ("peer", "init", "founder", "--found", "--json", "--folder", tmp_path / "founder")
+    founder = json.loads(done_alone(whole, *words).stdout)["id"]
+    there = f"127.0.0.1:{free_ports(1)[0]}"
+    relay = subprocess.Popen(
+        alone(whole, "relay", "--listen", there, "--folder", "home", "--founder", founder),
+        cwd=whole,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = [relay.stderr.readline()]
+    while said[-1] and "listening on" not in said[-1]:
+        said.append(relay.stderr.readline())
+    relay.terminate()
+    said.append(relay.communicate(timeout=60)[1])
+    assert relay.returncode == 0, "".join(said)
+
+
+@pytest.mark.parametrize("line", RELAY)
+def test_a_relay_needs_every_package_of_its_list(line, tmp_path):
+    name = _Wanted.read(line).name
+    fewer = installed_alone(tmp_path, RELAY)
+    (fewer / name).unlink()
+    done = done_alone(fewer, "peer", "init", "relay", "--folder", tmp_path / "home")
+    assert done.returncode != 0
+    assert name in done.stderr
+
+
+def test_a_relay_says_which_package_a_peer_would_need(tmp_path):
+    (tmp_path / "small.toml").write_text(FILE)
+    whole = installed_alone(tmp_path, RELAY)
+    done = done_alone(whole, "run", "small.toml")
+    assert done.returncode == 2, done.stderr
+    assert re.fullmatch(
+        r"error: This command needs the package \w+, which is not installed here: "
+        r"pip install peerloom\n",
+        done.stderr,
+    )

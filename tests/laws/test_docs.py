@@ -13,7 +13,7 @@ from peerloom import core
 from peerloom.config import comparison_from
 from peerloom.core import Port
 from peerloom.datasets import CATALOGUE, locate
-from peerloom.measures import DIAGNOSTICS, METRICS
+from peerloom.measures import DIAGNOSTICS, METRICS, TRAINING
 from peerloom.problems import DATA
 from peerloom.registry import build
 
@@ -83,6 +83,25 @@ def test_links_between_documents_lead_somewhere(path):
             assert not heading or heading in headings(page), f"{target}#{heading}"
 
 
+def promises(page):
+    """The rows of all tables of a section of promises: their last cells."""
+    section = (ROOT / page).read_text().split("\n## What is promised\n")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    return [row.rpartition(" | ")[2] for row in rows if not row.endswith("| tests |")]
+
+
+@pytest.mark.parametrize("page", ["docs/security.md", "docs/reliability.md"])
+def test_every_promise_names_tests_that_exist(page):
+    cells = promises(page)
+    assert len(cells) > 10
+    for cell in cells:
+        files = re.findall(r"`([\w/]+/test_\w+\.py)`", cell)
+        assert files, f"{page}: no test in {cell}"
+        text = "".join((ROOT / "tests" / name).read_text() for name in files)
+        for name in re.findall(r"`(test_\w+)`", cell):
+            assert f"def {name}(" in text, f"{page}: none of {files} has {name}"
+
+
 def headings(path):
     """The headings of a page, as links name them."""
     found = re.findall(r"^#+ (.+)$", path.read_text(), flags=re.M)
@@ -113,7 +132,7 @@ def test_the_command_of_every_paper_runs(path):
 
 def test_the_page_on_metrics_names_every_column():
     text = (ROOT / "docs" / "metrics.md").read_text()
-    for name, meaning in (METRICS | DIAGNOSTICS).items():
+    for name, meaning in (METRICS | DIAGNOSTICS | TRAINING).items():
         cell = meaning.replace("|", r"\|")  # a bare one would end the cell
         assert f"| `{name}` | {cell} |" in text
 

@@ -76,6 +76,6 @@ def test_the_own_rule_is_that_of_the_documents():
 def test_three_sites_train_and_export_their_models(tmp_path):
     said = run("sh examples/three_sites/run.sh", tmp_path, "sites", str(four_free_ports()))
     for site in ("north", "south", "west"):
-        assert f"{site}: round 200, done" in (tmp_path / "sites" / site / "log").read_text()
+        assert f"{site} end: round 200, done" in (tmp_path / "sites" / site / "log").read_text()
         assert (tmp_path / "sites" / site / "model.safetensors").stat().st_size > 16
     assert said.count("4 parameters") == 3
