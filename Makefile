@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test check chaos format clean
+.PHONY: run test check chaos soak dashboards format clean
 
 run: .venv/.installed
 	$(BIN)/peerloom run
@@ -23,6 +23,14 @@ check: .venv/.installed-for-tests
 # Faults on purpose: kills, partitions, floods, full disks. Up to half an hour; some need root. `make chaos WITH="--quick --only 1 3"`
 chaos: .venv/.installed-for-tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m chaos $(WITH)
+
+# Faults without end, drawn from a seed, and a verdict on every run. `make soak WITH="--minutes 60 --seed 7"`
+soak: .venv/.installed-for-tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m chaos soak $(WITH)
+
+# The Grafana board and the alarms below deploy/watching, from the metrics that peers have.
+dashboards: .venv/.installed-for-tests
+	$(BIN)/python scripts/make_dashboards.py
 
 format: .venv/.installed-for-tests
 	$(BIN)/ruff check --fix
