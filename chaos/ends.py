@@ -139,7 +139,7 @@ def holds(got: object, round: int) -> bool:
     )
 
 
-def until(condition: Callable[[], object], seconds: float = 5.0, every: float = 0.005) -> bool:
+def until(condition: Callable[[], object], seconds: float = 30.0, every: float = 0.005) -> bool:
     """Wait for what another thread or process does; False if it does not happen."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -67,9 +67,7 @@ def test_a_waiting_thread_drives_the_loop_which_otherwise_has_its_own(lent, monk
     assert by.count("MainThread") > len(by) / 2, by
     by.clear()
     receipt = a.send(b.me, parcel(40))
-    assert until(lambda: receipt.outcome == "acked", 10.0), (
-        "nobody waits at b, and still it is answered"
-    )
+    assert until(lambda: receipt.outcome == "acked"), "nobody waits at b, and still it is answered"
     assert set(by) == {"links"}
 
 

@@ -36,10 +36,10 @@ def test_a_parcel_of_one_channel_is_not_taken_as_that_of_another(tmp_path):
         endpoint(1, roster, tmp_path, ports[1], run) as other,
     ):
         wrong = liar.send(identity(1).id, Parcel(9, 1, 1, np.zeros(64, np.uint8)))
-        assert until(lambda: wrong.outcome == "refused", 10.0)
+        assert until(lambda: wrong.outcome == "refused")
         assert wrong.reason == "wrong_shape"
         right = liar.send(identity(1).id, Parcel(1, 1, 1, np.zeros(8, np.uint8)))
-        assert until(lambda: right.outcome == "acked", 10.0)
+        assert until(lambda: right.outcome == "acked")
         assert len(other.take(identity(0).id, 1, 1, 1.0).body) == 8
 
 
@@ -104,10 +104,10 @@ def test_a_fault_while_dialling_does_not_end_the_dialling(tmp_path, monkeypatch)
 
     with endpoint(0, roster, tmp_path, ports[0]) as one:
         monkeypatch.setattr("peerloom.transport.connector.Connector._dial", fails)
-        assert until(lambda: len(failures) >= 2, 10.0), "it is dialled again after a fault"
+        assert until(lambda: len(failures) >= 2), "it is dialled again after a fault"
         monkeypatch.undo()
         with endpoint(1, roster, tmp_path, ports[1]):
-            assert until(lambda: all(link.up for link in one.links()), 10.0)
+            assert until(lambda: all(link.up for link in one.links()))
 
 
 def test_a_norm_whose_levels_overflow_is_refused():

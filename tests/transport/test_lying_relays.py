@@ -180,7 +180,7 @@ def test_a_relay_that_passes_nothing_on_keeps_nobody_from_the_next(tmp_path, kin
     with RelayThread(0, kind=kind) as one, RelayThread(1) as two:
         roster = roster_with(2, BOTH, [one.entry, two.entry])
         with without_port(0, roster, tmp_path) as a, without_port(1, roster, tmp_path) as b:
-            assert until(lambda: all(link.up for link in (*a.links(), *b.links())), 10.0)
+            assert until(lambda: all(link.up for link in (*a.links(), *b.links())))
             assert {link.way for link in a.links()} == {"relay:relay-1"}
 
 
@@ -218,15 +218,15 @@ def test_calls_that_a_relay_makes_up_take_no_room_at_another(tmp_path):
             with without_port(1, roster, tmp_path, settings=patient) as b:
                 for one in (a, b):
                     full = lambda one=one: one.refusals().get("handshake_flood", 0) > most  # noqa: E731
-                    assert until(full, 10.0)
-                assert until(lambda: all(link.up for link in (*a.links(), *b.links())), 10.0)
+                    assert until(full)
+                assert until(lambda: all(link.up for link in (*a.links(), *b.links())))
                 lost = lambda: sum(sum(link.reconnects.values()) for link in a.links())  # noqa: E731
                 for _ in range(3):
                     before = lost()
                     for pair in list(honest.server.streams.joined):
                         honest.server._loop.call_soon_threadsafe(pair.close, "cut")
                     assert until(lambda before=before: lost() > before)
-                    assert until(lambda: all(link.up for link in (*a.links(), *b.links())), 10.0)
+                    assert until(lambda: all(link.up for link in (*a.links(), *b.links())))
 
 
 class Forgetful(RelayServer):
@@ -258,9 +258,9 @@ def test_a_relay_that_passes_greetings_on_and_nothing_else_is_left_for_the_next(
         first = roster_with(2, BOTH, [one.entry, two.entry])
         with without_port(0, first, tmp_path) as a, without_port(1, first, tmp_path) as b:
             both = lambda: [link.up for link in (*a.links(), *b.links())]  # noqa: E731
-            assert until(lambda: all(both()), 10.0)
+            assert until(lambda: all(both()))
             ways = lambda: {link.way for link in a.links()}  # noqa: E731
-            assert until(lambda: ways() == {"relay:relay-1"}, 10.0)
+            assert until(lambda: ways() == {"relay:relay-1"})
             time.sleep(2.5)  # longer than a link lives over the first
             assert all(both())
             assert ways() == {"relay:relay-1"}
@@ -278,7 +278,7 @@ def test_a_fault_of_this_program_does_not_end_the_dialling_of_a_relay(tmp_path, 
     with RelayThread() as relay:
         roster = roster_with(2, BOTH, [relay.entry])
         with without_port(0, roster, tmp_path) as a, without_port(1, roster, tmp_path) as b:
-            assert until(lambda: all(link.up for link in (*a.links(), *b.links())), 10.0)
+            assert until(lambda: all(link.up for link in (*a.links(), *b.links())))
     assert not left
 
 

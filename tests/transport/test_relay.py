@@ -142,7 +142,7 @@ def test_the_direct_way_has_a_head_start_and_a_relay_stands_in_for_it(tmp_path):
                     rounds(a, b, 8, 10)
                     assert ways(a, b) == {"relay:relay-0"}
                 a._driver._listener._socket = socket.create_server(listen)  # the port is opened
-                assert until(lambda: ways(a, b) == {"direct"}, 10.0)
+                assert until(lambda: ways(a, b) == {"direct"})
                 rounds(a, b, 10, 14)
 
 
