@@ -134,7 +134,7 @@ def test_an_interrupted_comparison_is_resumed_to_the_same_numbers(place, number)
         time.sleep(0.01)
     time.sleep(0.3)
     child.send_signal(number)
-    _, said = child.communicate(timeout=60)
+    _, said = child.communicate(timeout=180)
     assert child.returncode == 130, said
     assert "peerloom run --resume cut" in said
     statuses = [

@@ -76,7 +76,7 @@ def test_three_sites_meet(tmp_path, peerloom):
     token = waiting.stderr.readline().strip()
     assert "Waiting" in waiting.stderr.readline()
     joined = peerloom("join", token, "--json", cwd=c)
-    answer, _ = waiting.communicate(timeout=90)
+    answer, _ = waiting.communicate(timeout=180)
     assert json.loads(answer)["member"] == "plant-c"
     assert (joined["joined"], joined["version"], joined["members"]) == (True, 3, 3)
 

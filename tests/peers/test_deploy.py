@@ -97,7 +97,7 @@ class Walk:
             )
             for s in sites
         ]
-        said = [process.communicate(timeout=60)[0] for process in started]
+        said = [process.communicate(timeout=180)[0] for process in started]
         assert [process.returncode for process in started] == [0] * len(sites), said
         return said
 
@@ -187,7 +187,7 @@ def follow(walk):
         assert "Waiting on relay" in desk.stderr.readline()
         assert listening(desk.pid) == set()
         assert site in walk.run(join, site, token=token)[0]
-        assert f"{site} is a member now" in desk.communicate(timeout=60)[0]
+        assert f"{site} is a member now" in desk.communicate(timeout=180)[0]
     keys = [walk.root / site / "peer" / "identity.key" for site in SITES]
     assert len({key.read_bytes() for key in keys}) == 4
     assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
@@ -242,7 +242,7 @@ def follow(walk):
     assert "running" in said[0]
     walk.start(again, "hungarian")
     for site in SITES:
-        assert walk.running[site].wait(60) == 0, walk.log(site)
+        assert walk.running[site].wait(180) == 0, walk.log(site)
 
     # 8: everyone has learnt, and the models are those of an undisturbed run with all patients
     # in one place

@@ -334,6 +334,51 @@ def test_a_crash_right_after_a_removal_takes_nothing_back(identities, tmp_path):
             assert torch.equal(ends[row].state.x[0], state.x[row]), (seed, row)
 
 
+def test_a_peer_that_waits_for_an_acknowledgement_hears_of_a_removal_too(identities, tmp_path):
+    """Row 1 is down, so row 0 waits before it sends more. What row 2 sent it cannot be had again,
+
+    and row 3 has seen what followed from it: so row 0 must not fall behind that.
+    """
+    talks = np.zeros((31, 4, 4), bool)
+    for source, target in [(0, 1), (0, 2), (2, 0), (0, 3)]:
+        talks[:, target, source] = True
+    exp = pl.Experiment(
+        pl.graphs.from_edges(4, [(0, 1), (0, 2), (0, 3)]),
+        pl.testing.random_quadratic(4, 5), RULES["DSpodFL"](lr=0.05),
+        pl.schedules.Explicit(links=talks), rounds=30, seed=2, dtype="float64",
+        evaluate=pl.Evaluate(every=100),
+    )  # fmt: skip
+    roster, plan = roster_for(exp.graph, identities), WirePlan.of(exp)
+    without, ids = roster.without_member(identities[0], "row-2"), [i.id for i in identities[:4]]
+    run = RunIdentity("test", spec_hash(exp), plan.channels)
+    network = MemoryNetwork(roster, run, 0, settings=plan.settings(Settings(wait=600.0)))
+
+    def program(row):
+        def go(post):
+            keep = PeerFolder(tmp_path / str(row), spec_hash(exp))
+            try:
+                return PeerRun(exp, row, post, keep, plan).run()
+            except PeerError as error:
+                return error
+
+        return go
+
+    def hear():
+        network._roster = without  # what every new life finds in its folder
+        for driver in list(network.drivers.values()):
+            driver.table.consider(without)
+
+    network.at(5.0, hear)
+    crashes = [(0.0, ids[1], 30.0), (5.5, ids[0], 0.2)]
+    ends = network.run({id: program(row) for row, id in enumerate(ids)}, crashes)
+    files = {row: tmp_path / str(row) / "decisions.jsonl" for row in range(4)}
+    state, _ = replay(
+        exp, {row: read_decisions(file) if file.exists() else [] for row, file in files.items()}
+    )
+    for row in (0, 1, 3):
+        assert torch.equal(ends[ids[row]].state.x[0], state.x[row]), row
+
+
 @pytest.mark.parametrize("deadline", [None, 0.2])
 def test_a_peer_that_is_removed_between_two_rounds_does_not_train_on_alone(
     deadline, identities, tmp_path
@@ -467,12 +512,12 @@ def test_a_member_is_removed_while_all_train(tmp_path, monkeypatch):
         assert time.monotonic() - begin < 3.0
         removed = federation.homes[0].roster.version
         ended = federation._running.pop(2)
-        ended.join(20)
+        ended.join(120)
         assert ended.exitcode == 6
         assert "error: The founder removed this peer from the federation" in log(federation, 2)
         federation.start(2)
         again = federation._running.pop(2)
-        again.join(20)
+        again.join(120)
         assert again.exitcode == 6
         federation.wait()
     stands = {s["row"]: s for s in federation.status()}
@@ -498,7 +543,7 @@ def test_a_rule_that_counts_on_everyone_stops_everywhere(tmp_path, monkeypatch):
     with federation.no_orphans():
         remove(federation, "row-2")
         for process in federation._running.values():
-            process.join(20)
+            process.join(120)
         codes = {row: process.exitcode for row, process in federation._running.items()}
         assert codes == {0: 5, 1: 5, 2: 6, 3: 5}
     for row in (0, 1, 3):

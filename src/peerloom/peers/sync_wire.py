@@ -344,7 +344,8 @@ class SyncWire:
         if len(under_way) < self._ahead:
             return False
         if self._deadline is None:
-            self._transport.settle([under_way[0]], _LONG)
+            while not self._transport.settle([under_way[0]], _LONG, self._roster_seen):
+                self._watch_roster()
             return False
         # What is sent again after a start is no sign of a slow neighbour: it gets one deadline to
         # acknowledge all of it.

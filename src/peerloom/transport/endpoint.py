@@ -222,21 +222,35 @@ class Endpoint:
         with self._table.lock:
             return self._outbox(peer).withdraw(before_round)
 
-    def settle(self, receipts: list[Receipt] | None, deadline_seconds: float) -> bool:
-        """Wait until none of these, or with None nothing, is pending; False at the deadline."""
+    def settle(
+        self,
+        receipts: list[Receipt] | None,
+        deadline_seconds: float,
+        known: int | None = None,
+    ) -> bool:
+        """Wait until none of these, or with None nothing, is pending; False at the deadline.
+
+        With `known`, the version of the roster that the caller knows, also False when there is a
+        newer one.
+        """
         table = self._table
+
+        def over() -> bool:
+            news = known is not None and table.newest.version != known
+            return news or not self._pending(receipts)
+
         end = table.clock() + deadline_seconds
         with table.lock:
             self._request_answers(receipts)
         self._send_batch()
         self._driver.flush()
         with table.lock:
-            while self._pending(receipts):
+            while not over():
                 self.raise_if_stopped()
                 if table.clock() >= end:
                     return False
-                self._driver.wait(end - table.clock(), lambda: not self._pending(receipts))
-        return True
+                self._driver.wait(end - table.clock(), over)
+            return not self._pending(receipts)
 
     def _pending(self, receipts: list[Receipt] | None) -> bool:
         if receipts is None:

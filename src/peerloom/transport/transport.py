@@ -63,8 +63,17 @@ class Transport(Protocol):
     def withdraw(self, peer: str, before_round: int) -> int:
         """Drop unsent parcels of older rounds (counted superseded); how many there were."""
 
-    def settle(self, receipts: list[Receipt] | None, deadline_seconds: float) -> bool:
-        """Wait until none of these, or with None nothing, is pending; False at the deadline."""
+    def settle(
+        self,
+        receipts: list[Receipt] | None,
+        deadline_seconds: float,
+        known: int | None = None,
+    ) -> bool:
+        """Wait until none of these, or with None nothing, is pending; False at the deadline.
+
+        With `known`, the version of the roster that the caller knows, also False when there is a
+        newer one.
+        """
 
     def take(
         self, peer: str, round: int, mix_index: int, deadline_seconds: float
