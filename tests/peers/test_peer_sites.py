@@ -331,7 +331,8 @@ def test_a_peer_asks_not_to_be_interrupted_unless_told_otherwise(chosen, kept):
 def cli(sites, *words, code=0):
     done = subprocess.run(
         [sys.executable, "-m", "peerloom", "peer", *words], cwd=sites.root,
-        env=sites.env | {"COLUMNS": "200"}, capture_output=True, text=True, timeout=180, check=False,
+        env=sites.env | {"COLUMNS": "200"}, check=False, capture_output=True, text=True,
+        timeout=180,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -335,9 +335,9 @@ def test_a_crash_right_after_a_removal_takes_nothing_back(identities, tmp_path):
 
 
 def test_a_peer_that_waits_for_an_acknowledgement_hears_of_a_removal_too(identities, tmp_path):
-    """Row 1 is down, so row 0 waits before it sends more. What row 2 sent it cannot be had again,
+    """Row 1 is down, so row 0 waits before it sends more; row 2 is removed, then row 0 killed.
 
-    and row 3 has seen what followed from it: so row 0 must not fall behind that.
+    Row 3 has seen what followed from what row 2 sent, which nobody can send again.
     """
     talks = np.zeros((31, 4, 4), bool)
     for source, target in [(0, 1), (0, 2), (2, 0), (0, 3)]:
