@@ -15,10 +15,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Tests compute with torch before an engine could ask for this; see peerloom.prepare_process.
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
-# Data sets may lie beside the repository.
-_BESIDE = Path(__file__).parents[2] / "shared" / "data"
-if _BESIDE.is_dir():
-    os.environ.setdefault("PEERLOOM_DATA", str(_BESIDE))
+# Data sets and the papers' texts may lie beside the repository.
+_BESIDE = Path(__file__).parents[2] / "shared"
+for _name, _folder in {"PEERLOOM_DATA": "data", "PEERLOOM_PAPERS": "papers"}.items():
+    if (_BESIDE / _folder).is_dir():
+        os.environ.setdefault(_name, str(_BESIDE / _folder))
 
 # The same examples on every run: a failure that is seen once is seen again.
 settings.register_profile(
