@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import threading
+import tracemalloc
 import zipfile
 from dataclasses import replace
 
@@ -346,6 +347,22 @@ def test_a_prepared_archive_writes_nothing(tmp_path, change, why, monkeypatch):
         restore_backup(archive(tmp_path / "prepared", files), tmp_path / "new")
     assert not (tmp_path / "new").exists()
     assert not list(tmp_path.glob(".restore-*"))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_backup_that_unpacks_whole_whatever_is_asked_for_is_not_unpacked(tmp_path, method):
+    file = tmp_path / "prepared"
+    with zipfile.ZipFile(file, "w", method) as target:
+        target.writestr("code/m.py", bytes(64 << 20))
+    assert file.stat().st_size < 65536, "the archive itself is small"
+    tracemalloc.start()
+    try:
+        with pytest.raises(PeerError, match="no readable backup"):
+            restore_backup(file, tmp_path / "new")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 4 << 20
 
 
 def test_a_backup_spares_the_folder_and_is_never_too_large_to_restore(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PeerError
-from .archive import BROKEN
+from .archive import BROKEN, unpacked
 from .documents import digest, parse_json
 from .files import write_whole
 from .home import UNASKED, Home
@@ -126,8 +126,7 @@ def _unpacked(file: Path) -> dict[str, bytes]:
                 name = entry.filename
                 if name in files or not (name == _LIST or _NAMES.fullmatch(name)):
                     raise PeerError(f"{file} holds {name[:80]!a}, which no backup has.")
-                with source.open(entry) as inside:
-                    files[name] = inside.read(room + 1)  # no more, whatever the archive claims
+                files[name] = unpacked(source, entry, room)
                 room -= len(files[name])
                 if room < 0:
                     raise PeerError(f"{file} holds more than the {_LARGEST} bytes of a backup.")

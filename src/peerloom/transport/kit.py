@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PeerError
-from .archive import BROKEN
+from .archive import BROKEN, unpacked
 from .documents import canonical, digest, parse_json, whole
 from .files import write_whole
 from .founders import Signature
@@ -140,8 +140,7 @@ def _entries(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
 
 
 def _unpacked(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int) -> bytes:
-    with archive.open(entry) as file:
-        data = file.read(limit + 1)  # no more, whatever the archive claims
+    data = unpacked(archive, entry, limit)
     if len(data) > limit:
         raise PeerError(f"{entry.filename} in {path} is larger than {limit} bytes. {_DO_NOT_USE}")
     return data
