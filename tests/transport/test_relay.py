@@ -369,6 +369,30 @@ def test_a_guest_brings_no_roster_to_a_relay_that_has_one(tmp_path):
             assert list(relay.server.present) == [identity(0).id]
 
 
+def test_only_a_founder_lets_strangers_in(tmp_path):
+    """Or any member could, for itself or in place of the founder whom a newcomer looks for."""
+    token = bytes(range(32))
+    with RelayThread() as relay:
+        roster = roster_with(2, BOTH, [relay.entry])
+        with Dialler(0, relay, roster) as founder, Dialler(1, relay, roster) as member:
+            calls = {0: [], 1: []}
+            for number, one in enumerate((founder, member)):
+                one.called = lambda carrier, who, entry, n=number: calls[n].append(carrier)
+                assert until(lambda one=one: one.client.up)
+            founder.client.expect(token)
+            assert until(lambda: token in relay.server._expected)
+            member.client.expect(token)
+            assert until(lambda: relay.server.refusals["out_of_turn"])
+            where = parse_address(relay.entry.addresses[0])
+            with socket.create_connection(where, timeout=10) as newcomer:
+                newcomer.sendall(b"PLR1" + token)
+                assert newcomer.recv(1) == b"\x01"
+            assert until(lambda: calls[0]), "as without the member"
+            assert not calls[1]
+            for carrier in calls[0]:
+                carrier.close()
+
+
 def test_a_token_is_good_once_for_its_side_and_for_a_short_time(tmp_path):
     with RelayThread() as relay:
         roster = roster_with(2, BOTH, [relay.entry])

@@ -342,6 +342,8 @@ class RelayServer:
                 raise FrameError("too_fast", "rosters")
             self.take(fields["document"])
         elif message.word is Word.EXPECT:
+            if self.roster is None or control.who not in self.roster.founders:
+                raise FrameError("out_of_turn", "an invitation of no founder")
             if sum(host is control for host in self._expected.values()) >= _EXPECTED:
                 raise FrameError("too_fast", "invitations")
             self._expected[fields["token"]] = control
