@@ -16,7 +16,7 @@ from tests.federation import RUN, federation, identity
 
 FACTS = {
     "round": 7, "rounds_per_second": 2.5, "status": "running", "version": "1", "loss": None,
-    "audit": None, "incarnation": 1, "run": "r", "roster": 1, "links": [],
+    "audit": None, "incarnation": 1, "run": RUN.run_id, "roster": 1, "links": [],
 }  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def test_cards_cross_a_federation_in_a_second_for_each_link():
     for number, one in enumerate(peers):
         one.start()
         table = network.drivers[one.me].table
-        table.cards = Cards(table.clock, identity(number).sign, today=table.clock)
+        table.cards = Cards(RUN.run_id, table.clock, identity(number).sign, today=table.clock)
     said = {key: FACTS[key] for key in FACTS.keys() - {"incarnation", "run", "roster", "links"}}
     for second in range(60):
         for number, one in enumerate(peers):
@@ -130,7 +130,7 @@ def test_cards_cross_a_federation_in_a_second_for_each_link():
 def test_a_member_uses_up_its_own_pace_and_nobody_else_s():
     now = [0.0]
     one, two = signed(1, 1), signed(2, 1)
-    book = Cards(lambda: now[0])
+    book = Cards(RUN.run_id, lambda: now[0])
     roster = federation(3, [])
     for n in range(2, 100):
         book.take([signed(1, n)], roster)
@@ -146,7 +146,7 @@ def test_a_member_uses_up_its_own_pace_and_nobody_else_s():
 
 
 def test_own_cards_are_made_no_faster_than_others_take_them():
-    book = Cards(lambda: 0.0, identity(0).sign)
+    book = Cards(RUN.run_id, lambda: 0.0, identity(0).sign)
     for _ in range(50):
         book.share({**FACTS, "member": identity(0).id})
     assert book.version == 4
@@ -156,7 +156,7 @@ def test_own_cards_are_made_no_faster_than_others_take_them():
 def test_a_frame_of_the_longest_cards_is_never_too_long(monkeypatch, longest):
     """Every quote and backslash of a card is doubled in a frame."""
     monkeypatch.setattr(cards, "LARGEST_BODY", {Kind.CARDS: longest})
-    roster, book, there = federation(70, []), Cards(time.monotonic), {}
+    roster, book, there = federation(70, []), Cards(RUN.run_id, time.monotonic), {}
     for number in range(70):
         room = LONGEST_CARD - len(signed(number, 1, status="")[0])
         book.take([signed(number, 1, status='"' * (room // 2))], roster)

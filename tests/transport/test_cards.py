@@ -27,7 +27,7 @@ FIVE = federation(5, [(k, (k + 1) % 5) for k in range(5)])
 
 
 def cards_of(number, today=time.time):
-    return Cards(time.monotonic, identity(number).sign, today)
+    return Cards("r", time.monotonic, identity(number).sign, today)
 
 
 def share(cards, number, **changes):
@@ -126,9 +126,20 @@ def test_old_cards_and_those_of_strangers_are_read_past():
     assert not cards.all(fewer), "a member that goes is forgotten"
 
 
+def test_a_card_of_an_earlier_run_does_not_hide_those_of_this_one():
+    """Whoever kept it can show it again; its member has started the other run more often."""
+    cards = cards_of(0)
+    old = signed(1, run="before", incarnation=50, n=9000)
+    assert cards.take(entries(body(old)), FIVE) == []
+    assert not cards.all(FIVE)
+    assert cards.take(entries(body(signed(1))), FIVE) == [(identity(1).id, (1, 3))]
+    cards.take(entries(body(old)), FIVE)
+    assert [card.facts["run"] for card, _ in cards.all(FIVE)] == ["r"]
+
+
 def test_a_card_is_forgotten_after_a_day_and_no_clock_makes_it_young():
     now = [0.0]
-    cards = Cards(lambda: now[0], today=lambda: 1000.0 + now[0])
+    cards = Cards("r", lambda: now[0], today=lambda: 1000.0 + now[0])
     cards.take(entries(body(signed(1, at=1e9), signed(2, at=400.0))), FIVE)
     now[0] = 50.0
     ages = {card.facts["member"]: age for card, age in cards.all(FIVE)}
@@ -183,7 +194,7 @@ NAMES = ["n", "at", "incarnation", "run", "round", "rounds_per_second", "status"
 @example("run", "\x1b[2J")
 def test_whatever_a_member_signs_is_refused_or_shown(name, value):
     """A card reaches every member: one that could not be shown would end the status of all."""
-    cards = Cards(time.monotonic)
+    cards = Cards("r", time.monotonic)
     try:
         cards.take([signed(1, **{name: value})], FIVE)
     except FrameError:

@@ -58,18 +58,19 @@ class Known(NamedTuple):
 
 
 class Cards:
-    """The newest card of every member. Call everything with the table's lock held.
+    """The newest card of every member in one run. Call everything with the table's lock held.
 
     `sign` makes this peer's own signatures; without it no card is made here.
     """
 
     def __init__(
         self,
+        run: str,
         clock: Callable[[], float],
         sign: Callable[[str, bytes], bytes] | None = None,
         today: Callable[[], float] = time.time,
     ) -> None:
-        self._clock, self._sign, self._today = clock, sign, today
+        self._run, self._clock, self._sign, self._today = run, clock, sign, today
         self._known: dict[str, Known] = {}
         self._paces: dict[str, Bucket] = {}
         self._count = 0
@@ -95,16 +96,21 @@ class Cards:
         """Take cards with their signatures; which of members. `FrameError` if one is forged.
 
         Cards of others than the roster's members, those that are known, and those of a member that
-        makes too many are read past.
+        makes too many are read past; so are those of other runs, in which a member counts anew:
+        shown again, an old one would hide every new one.
         """
         found = [self._take(text, signature, roster) for text, signature in cards]
-        return [(member, order) for member, order in found if roster.has(member)]
+        return [each for each in found if each is not None]
 
-    def _take(self, text: str, signature: str, roster: Roster) -> tuple[str, tuple[int, int]]:
+    def _take(
+        self, text: str, signature: str, roster: Roster
+    ) -> tuple[str, tuple[int, int]] | None:
         facts = _facts(text)
         member, card = facts["member"], Known(text, signature, facts, self._clock())
+        if facts["run"] != self._run or not roster.has(member):
+            return None
         known = self._known.get(member)
-        newer = roster.has(member) and (known is None or card.order > known.order)
+        newer = known is None or card.order > known.order
         if newer and self._in_time(member):
             try:
                 signed = base64.b64decode(signature, validate=True)

@@ -78,7 +78,7 @@ class Endpoint:
                 identity.id, book.current, run, incarnation, settings or Settings(),
                 time.monotonic, on_event, history,
             )  # fmt: skip
-            table.cards = Cards(time.monotonic, identity.sign)
+            table.cards = Cards(run.run_id, time.monotonic, identity.sign)
             table.lives = Lives(self._folder.folder / "lives.json", run.run_id, incarnation)
             table.lives.begin(table.life, table.peers())
             table.allocate = Scratch(self._folder.folder / "inbox", table.settings.mapped)

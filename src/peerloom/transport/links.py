@@ -65,7 +65,7 @@ class LinkTable:
         # one of them has lost its folder.
         self.life = Life(incarnation, secrets.randbits(62))
         self.lives = Lives()
-        self.cards = Cards(clock)
+        self.cards = Cards(run.run_id, clock)
         self.longest = max(channel.longest for channel in run.channels.values())
         self.greetings, self.waiters = Greetings(self), Waiters()
         self.news = 0  # parcels and skips that have arrived
