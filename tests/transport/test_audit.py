@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import threading
 
 import pytest
@@ -49,6 +50,20 @@ def test_every_line_says_who_when_and_what(written):
     assert [line["n"] for line in lines] == [*range(1, 71)]
     assert all(line["at"].endswith("+00:00") for line in lines)
     assert all("sig" in line for line in lines)
+
+
+@pytest.mark.parametrize("length", [0, 4096 - 500, 4096, 50_000])
+def test_a_line_costs_the_same_however_long_the_log_is(tmp_path, monkeypatch, length):
+    log, read = AuditLog(tmp_path, identity(0)), []
+    for _ in range(60):
+        assert log.note("refused", text="x" * 2000)
+    assert log.note("refused", text="x" * length)
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda *where: read.append(pread(*where)) or read[-1])
+    assert log.note("end")
+    assert sum(map(len, read)) < 8 * (length + 4096)
+    monkeypatch.undo()
+    assert log.findings() == []
 
 
 def test_a_line_added_without_the_key_is_found_whatever_comes_after(written, tmp_path):

@@ -242,6 +242,31 @@ def test_a_member_that_greets_and_hangs_up_is_held_off_and_fills_no_log(tmp_path
         assert len(lines) <= 4 * answers.count("accepted") + 3
 
 
+def test_a_member_that_feigns_copies_of_itself_raises_one_alarm(tmp_path):
+    """Every alarm is a line of the audit log, written with the disk waited for."""
+    ports, lines = free_ports(2), []
+    roster = federation(2, [(0, 1), (1, 0)], [1, ports[1]])
+    with endpoint(1, roster, tmp_path, ports[1], on_event=lines.append) as b:
+
+        def come(nonce, attempt, **more):
+            flooder = Speaker(0, roster, ports[1])
+            with contextlib.closing(flooder.sock):
+                said = flooder.greet(
+                    run=RUN.run_id, agreement=RUN.agreement, process_nonce=nonce, attempt=attempt,
+                    **more,
+                )  # fmt: skip
+            assert until(lambda: b._table.greetings.current(identity(0).id) is None)
+            return said
+
+        assert come(7, 1) == "accepted"
+        for n in range(1, 6):
+            assert come(100 + n, 1, incarnation=6, parents=[[5, 7]]) == "accepted"
+            assert come(7, 2 * n) == "second_process"
+            assert come(7, 2 * n + 1) == "accepted", "the original is back"
+        (text,) = (line.text for line in lines if line.kind == "alarm")
+        assert "runs twice" in text
+
+
 def test_lines_that_break_after_every_parcel_are_no_flood(tmp_path):
     ports = free_ports(2)
     roster = federation(2, [(0, 1), (1, 0)], ports)

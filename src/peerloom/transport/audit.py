@@ -36,6 +36,7 @@ __all__ = ["AuditLog"]
 _LINE = {"n": COUNT, "at": TEXT, "what": TEXT, "about": {}, "before": TEXT}
 _HEAD = {"n": COUNT, "hash": TEXT, "sig": TEXT}
 _SPOILT = (ValueError, KeyError, TypeError, RecursionError)
+_TAIL = 4096  # bytes read at a time to find the last line
 _log = logging.getLogger("peerloom.transport")
 
 
@@ -176,13 +177,13 @@ class AuditLog:
 
     def _append(self, file: Any, what: str, about: dict[str, object]) -> None:
         end = file.seek(0, os.SEEK_END)
-        lines = os.pread(file.fileno(), end, 0).split(b"\n")[:-1]
+        before = _last_line(file.fileno(), end)
         entry: dict[str, Any] = {
-            "n": self._number(lines) + 1,
+            "n": self._number(before, file.fileno(), end) + 1,
             "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "what": what,
             "about": about,
-            "before": _hash(lines[-1]) if lines else "",
+            "before": _hash(before) if end else "",
         }
         entry["key"] = self._identity.id
         entry["sig"] = self._signed(_canonical(entry))
@@ -195,12 +196,12 @@ class AuditLog:
         head["sig"] = self._signed(f"{head['n']} {head['hash']}".encode())
         write_whole(self.head_path, json.dumps(head).encode() + b"\n", mode=0o600)
 
-    def _number(self, lines: list[bytes]) -> int:
+    def _number(self, last: bytes, handle: int, end: int) -> int:
         """The number of the last line; how many there are, if it was spoilt."""
         try:
-            return int(_parsed(lines[-1])["n"]) if lines else 0
+            return int(_parsed(last)["n"]) if end else 0
         except _SPOILT:
-            return len(lines)
+            return os.pread(handle, end, 0).count(b"\n")
 
     def _complete(self) -> tuple[list[bytes], bytes]:
         """All complete lines, and what follows the last."""
@@ -237,6 +238,15 @@ class _Keys:
             return None
         follows = about["id"] == certificate_id(new)
         return old if follows and _verifies(new, id, about["accepted"], "audit rekey") else None
+
+
+def _last_line(handle: int, end: int) -> bytes:
+    """The last line of a file of whole lines that ends there; not all of a long file is read."""
+    start, tail = end, b""
+    while start and b"\n" not in tail[:-1]:
+        start = max(0, start - _TAIL)
+        tail = os.pread(handle, end - start, start)
+    return tail[:-1].rpartition(b"\n")[2]
 
 
 def _verifies(certificate: bytes, data: bytes, signature: str, purpose: str = "audit") -> bool:

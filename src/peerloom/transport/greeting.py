@@ -212,7 +212,7 @@ class Greetings:
             inbox.forget_order()
         name = table.name(peer)
         text = f"{name} runs twice: a copy of its folder was greeted, and is refused from now on"
-        table.tell("alarm", peer, text)
+        table.alarm(peer, "runs_twice", text)
 
     def _charge(self, peer: str) -> None:
         """Refuse a peer that greets and hangs up, again and again, and brings nothing."""

@@ -207,6 +207,14 @@ class LinkTable:
             kind = "alarm" if word in ALARMS else "refused"
             self.tell(kind, peer, explained(self.name(peer) if peer else "a stranger", why, detail))
 
+    def alarm(self, peer: str, what: str, text: str) -> None:
+        """Raise an alarm about a peer: the first of each kind, or a member could fill the log."""
+        with self.lock:
+            first = (peer, what) not in self._told
+            self._told.add((peer, what))
+        if first:
+            self.tell("alarm", peer, text)
+
     def fault(self, peer: str, error: BaseException) -> None:
         """Count an error of this program; the first of each kind and peer is logged whole."""
         what = (peer, type(error).__name__)

@@ -141,7 +141,7 @@ class Receiver:
         except OSError as error:
             name = self._table.name(self._peer)
             text = f"no room for {size} bytes from {name} ({error.strerror}); it is asked again"
-            self._table.tell("alarm", self._peer, text)
+            self._table.alarm(self._peer, "no_room_here", text)
             raise ConnectionError(text) from error
 
     def _expected(self, kind: Kind, header: dict[str, Any], size: int) -> Arrival:
