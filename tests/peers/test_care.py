@@ -1,6 +1,8 @@
 """`peer doctor`, `repair`, `backup`, `restore`: a folder spoilt in every way, and put back."""
 
+import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -17,7 +19,7 @@ from peerloom.peers.asking import ask_neighbours
 from peerloom.peers.doctor import examine
 from peerloom.peers.folder import PeerFolder
 from peerloom.peers.repair import repair
-from peerloom.transport import Endpoint, Home, Link, Member
+from peerloom.transport import Endpoint, Home, Link, Member, files, join_request
 from peerloom.transport.backup import restore_backup, write_backup
 from peerloom.transport.files import StateFolder
 from tests.command import run_here
@@ -347,6 +349,60 @@ def test_a_prepared_archive_writes_nothing(tmp_path, change, why, monkeypatch):
         restore_backup(archive(tmp_path / "prepared", files), tmp_path / "new")
     assert not (tmp_path / "new").exists()
     assert not list(tmp_path.glob(".restore-*"))
+
+
+def test_an_invitation_of_a_backup_is_not_good_once_more(tmp_path):
+    """It was used after the backup was made: whoever finds the token would come in."""
+    home = Home.create(tmp_path / "peer", "a", (), found=True)
+    token = home.invitations.invite(home.identity, "", 48.0)
+    write_backup(home, tmp_path / "backup")
+    newcomer = join_request(identity(1), token, "b", ())
+    roster = home.invitations.accept(home.identity, home.roster, newcomer)
+    again = restore_backup(tmp_path / "backup", tmp_path / "again")
+    again.trust(roster)
+    thief = join_request(identity(2), token, "c", ())
+    with pytest.raises(PeerError, match="expired"):
+        again.invitations.accept(again.identity, again.roster, thief)
+    fresh = again.invitations.invite(again.identity, "", 48.0)
+    request = join_request(identity(2), fresh, "c", ())
+    assert again.invitations.accept(again.identity, again.roster, request).has(identity(2).id)
+
+
+def test_restoring_can_be_done_again_wherever_it_was_ended(tmp_path, monkeypatch):
+    home = Home.create(tmp_path / "peer", "a", (), found=True)
+    write_backup(home, tmp_path / "backup")
+    rename, written = files.rename, list[str]()
+
+    def fails_after(count):
+        def put(draft, path):
+            if path.parent == tmp_path / "again":
+                if len(written) == count:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                written.append(path.name)
+            rename(draft, path)
+
+        return put
+
+    for count in itertools.count():
+        written.clear()
+        monkeypatch.setattr(files, "rename", fails_after(count))
+        try:
+            restore_backup(tmp_path / "backup", tmp_path / "again")
+        except OSError:
+            continue
+        break
+    assert count > 5, written
+    again = Home.open(tmp_path / "again")
+    assert (again.roster, again.unasked) == (home.roster, True)
+    assert again.audit.findings() == []
+
+
+def test_what_holds_a_password_is_restored_for_its_user_alone(tmp_path):
+    home = Home.create(tmp_path / "peer", "a", (), found=True)
+    (home.folder / "site.toml").write_text('[network]\nproxy = "http://u:p@proxy:3128"\n')
+    write_backup(home, tmp_path / "backup")
+    again = restore_backup(tmp_path / "backup", tmp_path / "again")
+    assert stat.S_IMODE((again.folder / "site.toml").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])

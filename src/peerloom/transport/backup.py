@@ -21,17 +21,18 @@ from .documents import digest, parse_json
 from .files import write_whole
 from .home import UNASKED, Home
 from .identity import short_id
+from .invitations import InvitationBook
 
 __all__ = ["restore_backup", "write_backup"]
 
-_LIST = "backup.json"
+_LIST, _INVITATIONS = "backup.json", "invitations.json"
 _FORMAT = 1
 _NAMES = re.compile(
     r"identity\.(key|crt)|peer\.json|roster\.json|site\.toml|invitations\.json|proposal\.json"
     r"|experiment\.toml|audit\.(jsonl|head)|next/identity\.(key|crt)|code/(?!\.{1,2}$)[A-Za-z0-9_.-]{1,100}"
 )
 _LARGEST = 256 << 20  # bytes of all files together
-_SECRET = re.compile(r".*\.key|invitations\.json|audit\.head")
+_SECRET = re.compile(r".*\.key|invitations\.json|audit\.head|site\.toml")
 
 
 def write_backup(home: Home, file: Path) -> list[str]:
@@ -67,8 +68,9 @@ def write_backup(home: Home, file: Path) -> list[str]:
 def restore_backup(file: Path, folder: Path) -> Home:
     """Put a backup into a folder. Its next start asks neighbours for the newest roster first.
 
-    Refuses a folder that holds a run, another identity or a newer roster, and an archive that is
-    not whole; then nothing is written.
+    Its invitations have ended: one that was used since would be good once more. Refuses a folder
+    that holds a run, another identity or a newer roster, and an archive that is not whole; then
+    nothing is written.
     """
     if any((folder / "state").glob("*")):
         raise PeerError(
@@ -81,6 +83,9 @@ def restore_backup(file: Path, folder: Path) -> Home:
         if (folder / "identity.key").exists():
             _check_older(backup, Home.open(folder))
         version = backup.roster.version if backup.founder else 0  # refuses a spoilt one
+        if (book := backup.folder / _INVITATIONS).exists():
+            InvitationBook(book).void()
+            files[book.name] = book.read_bytes()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         # First the mark: whatever follows, nobody believes this roster before asking.
         write_whole(folder / UNASKED, b"", mode=0o600)
@@ -105,7 +110,8 @@ def _check_older(backup: Home, there: Home) -> None:
 
 def _laid_out(folder: Path, files: dict[str, bytes]) -> Home:
     folder.mkdir(exist_ok=True, mode=0o700)
-    for name, data in files.items():
+    # The key comes last: a folder without it is no peer's yet, and may be restored again.
+    for name, data in sorted(files.items(), key=lambda file: file[0] == "identity.key"):
         path = folder / name
         path.parent.mkdir(exist_ok=True, mode=0o700)
         write_whole(path, data, mode=0o600 if _SECRET.fullmatch(name) else None)

@@ -207,6 +207,10 @@ class InvitationBook:
         """The public names of the invitations that nobody has used yet."""
         return [key for key, entry in self._read().items() if not entry["used_by"]]
 
+    def void(self) -> None:
+        """End every invitation: a book that was put back does not know whom it let in since."""
+        self._write({key: entry | {"expires": 0} for key, entry in self._read().items()})
+
     def _read(self) -> dict[str, dict[str, Any]]:
         if not self._path.exists():
             return {}
