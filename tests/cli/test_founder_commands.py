@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from peerloom.errors import PeerError
-from peerloom.transport import Home, Invitation, Member, Roster
+from peerloom.transport import Home, Invitation, Member, Relay, Roster, spelled_id
 from peerloom.transport.proposals import differences, read_proposal
 from tests.command import printed_by
 from tests.federation import free_ports, identity
@@ -329,6 +329,11 @@ def test_who_signs_sees_whatever_a_proposal_changes(sites):
     thief = Member("b2", identity(5).certificate.decode(), was=two.id)
     assert f"b is called b2 / b2 has a new key: {thief.id}" in lines(members=(one, thief, three))
     assert "without c / the members' rows" in lines(members=(two, one))
+    # A key with the same first group is found in hours: whoever is no member has a whole id.
+    spare = identity(6)
+    assert f"founders sign: a, {spelled_id(spare.id)}" in lines(founders=(one.id, spare.id))
+    relay = Relay("relay", spare.certificate.decode(), ("127.0.0.1:1",))
+    assert f"relay {spelled_id(spare.id)}" in lines(relays=(relay,))
     told = known.amended(home.identity)
     other = replace(told, log=("0" * 64, *told.log[1:]), signatures=())
     with pytest.raises(PeerError, match="another history"):

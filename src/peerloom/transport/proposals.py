@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import PeerError
 from .documents import MALFORMED
 from .files import write_whole
-from .identity import Identity, short_id
+from .identity import Identity, short_id, spelled_id
 from .roster import Roster
 from .rosterfile import read_fields
 from .rosterform import LONGEST_LOG
@@ -117,10 +117,10 @@ def differences(proposal: Roster, known: Roster) -> list[str]:
     if proposal.links != known.links:
         lines.append(f"{len(proposal.links)} links instead of {len(known.links)}, or other weights")
     if (proposal.founders, proposal.threshold) != (known.founders, known.threshold):
-        names = ", ".join(proposal.name(id) for id in proposal.founders)
-        lines.append(f"{proposal.threshold} of these founders sign: {names}")
+        lines.append(f"{proposal.threshold} of these founders sign: {proposal.named_founders}")
     if proposal.relays != known.relays:
-        lines.append(f"relays: {', '.join(relay.name for relay in proposal.relays) or 'none'}")
+        relays = [f"{each.name} {spelled_id(each.id)}" for each in proposal.relays]
+        lines.append(f"relays, or their addresses: {', '.join(relays) or 'none'}")
     if (proposal.file, proposal.spec) != (known.file, known.spec):
         lines.append(f"another experiment file: SHA-256 {proposal.file}")
     if proposal.run != known.run:

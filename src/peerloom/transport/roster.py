@@ -117,6 +117,14 @@ class Roster:
         """The member's name; the short id if there is no such member."""
         return self.member(id).name if self.has(id) else short_id(id)
 
+    @property
+    def named_founders(self) -> str:
+        """The founders, for people: members by name, other keys by the whole id.
+
+        Keys with the same first group of an id are found in hours.
+        """
+        return ", ".join(self.name(id) if self.has(id) else spelled_id(id) for id in self.founders)
+
     def row(self, id: str) -> int:
         """The member's index in `members`, which is its row in the experiment."""
         return self.members.index(self.member(id))

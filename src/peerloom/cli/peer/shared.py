@@ -173,8 +173,7 @@ def members_table(roster: Roster) -> Table:
         )
     notes = [roster.warning(time.time()) or f"Good until {roster.expiry_day}."]
     if len(roster.founders) > 1:
-        names = ", ".join(roster.name(id) for id in roster.founders)
-        notes.append(f"{roster.threshold} of these founders sign: {names}.")
+        notes.append(f"{roster.threshold} of these founders sign: {roster.named_founders}.")
     if roster.relays:
         notes.append(f"Relays: {', '.join(relay.name for relay in roster.relays)}.")
     table.caption = " ".join(notes)
