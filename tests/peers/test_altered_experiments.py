@@ -155,6 +155,20 @@ def test_an_altered_kit_writes_nothing_and_runs_nothing(site, monkeypatch, capsy
     assert (site.home.folder / "experiment.toml").read_text() == FILE
 
 
+def test_an_older_kit_does_not_bring_an_older_experiment_back(site, monkeypatch, capsys):
+    """A run that began with it names it, so that a start would go on with that run."""
+    old, new = site.root / "old.zip", site.root / "new.zip"
+    write_kit(old, Kit(site.home.roster, FILE.encode()), site.founder.identity)
+    later = FILE.replace("rounds = 3", "rounds = 4")
+    site.sign(later)
+    write_kit(new, Kit(site.home.roster, later.encode()), site.founder.identity)
+    opening = ("kit", "open", "--folder", site.home.folder)
+    assert command(monkeypatch, capsys, *opening, new)[0] == 0
+    code, said = command(monkeypatch, capsys, *opening, old)
+    assert (code, "Nothing of it was read" in said) == (ConfigError.exit_code, True), said
+    assert (site.home.folder / "experiment.toml").read_text() == later
+
+
 def test_a_founder_that_lies_in_a_kit_runs_nothing(site):
     """Its signature opens the kit, but the roster does not name that file."""
     kit = site.root / "kit.zip"

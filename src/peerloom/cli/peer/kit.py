@@ -63,6 +63,7 @@ def kit_open(
     kit = read_kit(file, founder_of(home, read_id(founder) if founder else ""), known)
     home = home.trust(kit.roster)
     if kit.experiment is not None:
+        home.roster.check_file(kit.experiment, file)  # the kit may be older than the roster here
         write_whole(folder / "experiment.toml", kit.experiment)
     home.audit.note("kit", opened=str(file), file=home.roster.file, **summary(home.roster))
     facts = {
