@@ -11,6 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -36,10 +37,9 @@ from peerloom.transport import (
 from peerloom.transport.certificate import certificate_id, certificate_verifies
 from peerloom.transport.founders import Signature
 from peerloom.transport.frames import encode
-from peerloom.transport.proposals import read_proposal
+from peerloom.transport.proposals import ProposalBook, read_proposal
 from peerloom.transport.roster import parse_address
 from peerloom.transport.schemas import Kind
-from peerloom.transport.succession import RosterForkError
 from tests.federation import federation, identity
 
 # -- identity
@@ -196,20 +196,54 @@ def test_versions_only_grow_and_forks_are_refused(tmp_path):
     )
 
 
+def at_once(*calls):
+    """Call them together; what each returned, None where it was refused."""
+    start = threading.Barrier(len(calls))
+
+    def run(call):
+        start.wait()
+        with contextlib.suppress(PeerError):
+            return call()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
+
+
+def test_a_founder_signs_one_of_two_proposals_that_come_at_once(tmp_path):
+    known = federation(2, [])
+    one, two = (known.amended(identity(0), run=run) for run in ("one", "two"))
+    for n in range(20):
+        books = [ProposalBook(tmp_path / str(n) / "proposal.json") for _ in range(2)]
+        (tmp_path / str(n)).mkdir()
+        signed = at_once(
+            lambda: books[0].sign(identity(0), one, known),  # noqa: B023
+            lambda: books[1].sign(identity(0), two, known),  # noqa: B023
+        )
+        assert signed.count(None) == 1
+        assert books[0].read() in signed
+
+
+def test_of_a_book_of_invitations_nothing_is_lost_by_commands_at_once(tmp_path):
+    """A lost mark would let an invitation be used again, a lost invitation would be good never."""
+    path, roster = tmp_path / "invitations.json", federation(1, [])
+    for n in range(10):
+        open_one = InvitationBook(path).invite(identity(0), "", 1)
+        requests = [join_request(identity(k), open_one, f"new-{k}", ()) for k in (1, 2)]
+        takes = [
+            partial(InvitationBook(path).accept, identity(0), roster, data) for data in requests
+        ]
+        made, *taken = at_once(partial(InvitationBook(path).invite, identity(0), "", 1), *takes)
+        assert made is not None
+        assert taken.count(None) == 1
+        assert len(InvitationBook(path).open()) == n + 1
+
+
 def test_two_commands_at_once_make_one_version(tmp_path):
     """Each has read the same roster; the second finds what the first wrote."""
     RosterBook(tmp_path / "roster.json", PAIR.founder).offer(PAIR)
     books = [RosterBook(tmp_path / "roster.json", PAIR.founder) for _ in range(8)]
     made = [PAIR.amended(identity(0), run=f"run {k}", new_epoch=True) for k in range(8)]
-    start = threading.Barrier(8)
-
-    def offer(book, roster):
-        start.wait()
-        with contextlib.suppress(RosterForkError):
-            return book.offer(roster)
-
-    with ThreadPoolExecutor(8) as pool:
-        taken = list(pool.map(offer, books, made))
+    taken = at_once(*(partial(*each) for each in zip([b.offer for b in books], made, strict=True)))
     assert taken.count(True) == 1
     assert RosterBook(tmp_path / "roster.json", PAIR.founder).current == made[taken.index(True)]
 

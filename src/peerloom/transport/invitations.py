@@ -14,6 +14,8 @@ import json
 import re
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from typing import Any
 from ..errors import PeerError
 from .certificate import certificate_verifies, check_certificate
 from .documents import MALFORMED, canonical, parse_json, pem, sealed, text, texts, unsealed, whole
-from .files import refuse_loose_permissions, write_whole
+from .files import changing, refuse_loose_permissions, write_whole
 from .identity import Identity, short_id
 from .json_files import COUNT, TEXT, Each, read_json
 from .members import Member, Relay, check_name, parse_address
@@ -136,10 +138,9 @@ class InvitationBook:
         """A new invitation, on disk before it is returned."""
         expires = int((time.time() if now is None else now) + 3600 * hours)
         invitation = Invitation(founder.id, address, secrets.token_bytes(16), expires, relay)
-        book = self._read()
-        secret = invitation.secret.hex()
-        book[invitation.key] = {"secret": secret, "expires": expires, "used_by": ""}
-        self._write(book)
+        entry = {"secret": invitation.secret.hex(), "expires": expires, "used_by": ""}
+        with self._changed() as book:
+            book[invitation.key] = entry
         return invitation
 
     def accept(
@@ -153,23 +154,22 @@ class InvitationBook:
         expired.
         """
         content, member = self._verified(founder, data)
-        book = self._read()
-        entry = book[content["invitation"]]
-        if entry["used_by"] == member.id and roster.has(member.id):
-            return roster
-        again = entry["used_by"] == member.id and roster.threshold > 1
-        # Also by itself, if nobody else looks: a member that was removed needs a new invitation.
-        if entry["used_by"] and not again:
-            raise PeerError(
-                f"This invitation was used by {short_id(entry['used_by'])} already. "
-                "Make another one."
-            )
-        now = time.time() if now is None else now
-        Invitation(founder.id, "", b"", entry["expires"]).check_time(now)
-        roster.check_time(now, "A newcomer")
-        extended = roster.with_member(founder, member, now=now)
-        entry["used_by"] = member.id
-        self._write(book)
+        with self._changed() as book:
+            entry = book[content["invitation"]]
+            if entry["used_by"] == member.id and roster.has(member.id):
+                return roster
+            again = entry["used_by"] == member.id and roster.threshold > 1
+            # Also by itself, if nobody else looks: a member that was removed needs a new one.
+            if entry["used_by"] and not again:
+                raise PeerError(
+                    f"This invitation was used by {short_id(entry['used_by'])} already. "
+                    "Make another one."
+                )
+            now = time.time() if now is None else now
+            Invitation(founder.id, "", b"", entry["expires"]).check_time(now)
+            roster.check_time(now, "A newcomer")
+            extended = roster.with_member(founder, member, now=now)
+            entry["used_by"] = member.id
         return extended
 
     def _verified(self, founder: Identity, data: bytes) -> tuple[dict[str, Any], Member]:
@@ -209,7 +209,9 @@ class InvitationBook:
 
     def void(self) -> None:
         """End every invitation: a book that was put back does not know whom it let in since."""
-        self._write({key: entry | {"expires": 0} for key, entry in self._read().items()})
+        with self._changed() as book:
+            for entry in book.values():
+                entry["expires"] = 0
 
     def _read(self) -> dict[str, dict[str, Any]]:
         if not self._path.exists():
@@ -217,8 +219,15 @@ class InvitationBook:
         book: dict[str, dict[str, Any]] = read_json(self._path, _BOOK)
         return book
 
-    def _write(self, book: dict[str, dict[str, Any]]) -> None:
-        write_whole(self._path, json.dumps(book, indent=1).encode(), mode=0o600)
+    @contextmanager
+    def _changed(self) -> Iterator[dict[str, dict[str, Any]]]:
+        """The book, for one command at a time: no mark of use is lost to another."""
+        with changing(self._path.parent):
+            book = self._read()
+            before = json.dumps(book)
+            yield book
+            if json.dumps(book) != before:
+                write_whole(self._path, json.dumps(book, indent=1).encode(), mode=0o600)
 
 
 def _read_relay(found: Any) -> Relay:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import PeerError
 from .documents import MALFORMED
-from .files import write_whole
+from .files import changing, write_whole
 from .identity import Identity, short_id, spelled_id
 from .roster import Roster
 from .rosterfile import read_fields
@@ -49,13 +49,14 @@ class ProposalBook:
 
     def keep(self, proposal: Roster) -> None:
         """Keep a proposal that this founder signed. Refuses a second one of the same version."""
-        kept = self.read()
-        if kept is not None and kept.version >= proposal.version and kept.hash != proposal.hash:
-            raise PeerError(
-                f"This founder has signed another proposal of version {kept.version}, in "
-                f"{self._path}. If nobody else signed that one: peerloom peer roster withdraw"
-            )
-        write_whole(self._path, proposal.to_bytes(), mode=0o600)
+        with changing(self._path.parent):  # of two commands at once, one is the second
+            kept = self.read()
+            if kept is not None and kept.version >= proposal.version and kept.hash != proposal.hash:
+                raise PeerError(
+                    f"This founder has signed another proposal of version {kept.version}, in "
+                    f"{self._path}. If nobody else signed that one: peerloom peer roster withdraw"
+                )
+            write_whole(self._path, proposal.to_bytes(), mode=0o600)
 
     def sign(self, identity: Identity, proposal: Roster, known: Roster) -> Roster:
         """The proposal with this founder's signature. Refuses one that does not follow `known`."""
@@ -81,7 +82,7 @@ class ProposalBook:
 
         A spoilt one stays, and is told when it is needed: a roster must be kept whatever lies here.
         """
-        with suppress(PeerError, OSError):
+        with suppress(PeerError, OSError), changing(self._path.parent):
             kept = self.read()
             if kept is not None and kept.version <= version:
                 self._path.unlink()
