@@ -305,7 +305,7 @@ def test_the_start_is_a_function_of_the_seed_and_common_to_all():
         ({"l2": -1.0}, "l2"),
         ({"model": "sofmax"}, "Did you mean 'softmax'"),
         ({"loss": "hing"}, "Did you mean 'hinge'"),
-        ({"strategy": "fast"}, "strategy 'fast'"),
+        ({"strategy": "fast"}, "strategy must be 'auto', .* found 'fast'"),
         ({"model": "logistic"}, "needs labels 0 and 1"),
         ({"data": linear_regression(50)}, "real targets"),
     ],

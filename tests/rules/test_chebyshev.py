@@ -232,7 +232,7 @@ def test_what_cannot_bear_it_is_refused():
 
 
 def test_what_is_no_wrapper_of_a_rule_is_refused():
-    with pytest.raises(ConfigError, match="a rule with its arguments"):
+    with pytest.raises(ConfigError, match=r"Chebyshev\.rule must be a rule"):
         Chebyshev(DGD, 3, 0.5)
     with pytest.raises(ConfigError, match="K must be at least 2, found 1"):
         Chebyshev(DGD(0.1), 1, 0.5)

@@ -368,6 +368,6 @@ def test_forms_that_do_not_exist_are_refused():
 
 
 def test_subgradient_push_wants_a_rate():
-    with pytest.raises(ConfigError, match=r"SubgradientPush\.lr must be a rate that shrinks"):
+    with pytest.raises(ConfigError, match=r"SubgradientPush\.lr must be a rate"):
         SubgradientPush(0.1)
     assert SubgradientPush(Pieces((0.1, 0.01), (1, 50))).lr.at(60) == 0.01

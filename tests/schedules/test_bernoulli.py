@@ -264,5 +264,5 @@ def test_compat_latch_leaves_a_link_on_once_it_has_fired():
         ]
     )
     assert often == pytest.approx(1 - 0.7**3, abs=0.06)
-    with pytest.raises(ConfigError, match="'or' and 'latch', found 'and'"):
+    with pytest.raises(ConfigError, match="'or' or 'latch', found"):
         Bernoulli(compat=("and",))

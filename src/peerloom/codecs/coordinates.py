@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..arguments import checked
 from ..core import Body, ConfigError, Decoded, Envelope, Fit, check_entries
 from ..errors import CodecError
 from .bits import bitmap_nbytes, joined, unpack_bitmap
@@ -23,6 +24,7 @@ Bools = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 
 
+@checked
 @dataclass(frozen=True)
 class Coordinates:
     """A share of the coordinates, drawn uniformly without replacement for every message (PaME).
@@ -172,6 +174,7 @@ def _mask(body: Body, k: int, n: int, number: np.dtype[Any]) -> Bools:
     return chosen
 
 
+@checked
 @dataclass(frozen=True)
 class RandK:
     """Random coordinates, the same for all receivers.

@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core import Body, ConfigError, Decoded, Envelope, Fit
+from ..arguments import checked
+from ..core import Body, Decoded, Envelope, Fit
 from ..errors import CodecError
 from .floats import check_finite, check_length, fixed
 
@@ -23,6 +24,7 @@ _PIECE = 1 << 20  # words looked at together
 _RAW = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # NumPy has no bfloat16
 
 
+@checked
 @dataclass(frozen=True)
 class Dense:
     """The whole row, every number as it is, or rounded to a shorter word.
@@ -34,13 +36,6 @@ class Dense:
     word: Literal["float32", "float16", "bfloat16"] | None = None
     per_link: ClassVar[bool] = False
     fixed_length: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.word not in (None, *_WORDS):
-            raise ConfigError(
-                "Dense.word must be 'float32', 'float16' or 'bfloat16', or left out; "
-                f"found '{self.word}'."
-            )
 
     @property
     def fit(self) -> Fit:

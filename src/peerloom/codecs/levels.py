@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..arguments import checked
 from ..core import Body, ConfigError, Decoded, Envelope, Fit, words
 from ..errors import CodecError
 from .bits import elias_bits, joined, pack_elias, pack_fixed, unpack_elias, unpack_fixed
@@ -22,6 +23,7 @@ __all__ = ["ANQ", "Quantised"]
 Array = NDArray[Any]
 
 
+@checked
 @dataclass(frozen=True)
 class Quantised:
     """gsgd: numbers rounded at random to multiples of |x| / 2^(b-1), shrunk so that it contracts.
@@ -147,6 +149,7 @@ class Quantised:
         return size
 
 
+@checked
 @dataclass(frozen=True)
 class ANQ:
     """The nearest of levels that grow geometrically and shrink with the rounds (ANQ-NIDS).

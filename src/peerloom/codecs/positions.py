@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Body, ConfigError
+from ..core import Body
 from ..errors import CodecError
 from .bits import (
     bitmap_nbytes,
@@ -20,17 +20,10 @@ from .bits import (
     unpack_fixed,
 )
 
-__all__ = ["Positions", "check_positions", "pack_positions", "positions_nbytes", "unpack_positions"]
+__all__ = ["Positions", "pack_positions", "positions_nbytes", "unpack_positions"]
 
 Ids = NDArray[np.int64]
 Positions = Literal["shortest", "index"]
-
-
-def check_positions(codec: object, how: str) -> None:
-    """Refuse an unknown way to write positions."""
-    if how not in ("shortest", "index"):
-        name = type(codec).__name__
-        raise ConfigError(f"{name}.positions must be 'shortest' or 'index', found '{how}'.")
 
 
 def positions_nbytes(how: Positions, n: int, k: int) -> int:

@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..arguments import checked
 from ..core import Body, Decoded, Envelope, Fit
 from .bits import bitmap_nbytes, joined, position_width, unpack_bitmap
 from .floats import array_of, check_finite, check_length, little_endian, number_of, read
 from .positions import (
     Positions,
-    check_positions,
     pack_positions,
     positions_nbytes,
     unpack_positions,
@@ -29,6 +29,7 @@ Array = NDArray[Any]
 Bools = NDArray[np.bool_]
 
 
+@checked
 @dataclass(frozen=True)
 class Sign:
     """The sign of every coordinate, and one size for all: the mean size.
@@ -80,6 +81,7 @@ class Sign:
         check_length(body, _unpack_signs(body, number, np.empty(n, number.newbyteorder("="))))
 
 
+@checked
 @dataclass(frozen=True)
 class SignTopK:
     """The signs of the largest coordinates, and one size for all: their mean size (SQuARM-SGD).
@@ -95,7 +97,6 @@ class SignTopK:
 
     def __post_init__(self) -> None:
         check_fraction(self, self.fraction)
-        check_positions(self, self.positions)
 
     def encode(self, rows: Tensor, envelope: Envelope) -> list[Body]:
         """Write the size, the signs, the positions."""

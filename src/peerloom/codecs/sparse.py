@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..arguments import checked
 from ..core import Body, Decoded, Envelope, Fit
 from .bits import joined
 from .floats import array_of, check_finite, check_length, fixed, little_endian, number_of, read
 from .positions import (
     Positions,
-    check_positions,
     pack_positions,
     positions_nbytes,
     unpack_positions,
@@ -26,6 +26,7 @@ from .selection import check_fraction, count, largest, masked
 __all__ = ["TopK"]
 
 
+@checked
 @dataclass(frozen=True)
 class TopK:
     """The coordinates that are largest in size, with their positions.
@@ -42,7 +43,6 @@ class TopK:
 
     def __post_init__(self) -> None:
         check_fraction(self, self.fraction)
-        check_positions(self, self.positions)
 
     def encode(self, rows: Tensor, envelope: Envelope) -> list[Body]:
         """Write values, then positions."""

@@ -22,14 +22,12 @@ def is_number(value: object, least: float = -math.inf, most: float = math.inf) -
 
 
 def check_entries(part: object, name: str, fits: Callable[[Any], bool], wanted: str) -> None:
-    """Refuse a setting, or an entry of it, that does not fit; lists become tuples.
+    """Refuse a setting, or an entry of it, that does not fit.
 
     `wanted` says in words what fits.
     """
     value = getattr(part, name)
-    if isinstance(value, list):
-        object.__setattr__(part, name, tuple(value))
-    entries = value if isinstance(value, list | tuple) else (value,)
+    entries = value if isinstance(value, tuple) else (value,)
     if not entries or not all(fits(entry) for entry in entries):
         raise ConfigError(
             f"{type(part).__name__}.{name} must be {wanted}, or a list of such with one for each "

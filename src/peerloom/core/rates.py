@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from ..arguments import checked
 from ..errors import ConfigError
 from .per_client import check_entries, is_number
 
@@ -37,6 +38,7 @@ Rates = float | Rate | tuple[float | Rate, ...]
 """A step size of all clients, or one of each; every one of them a number or a rate."""
 
 
+@checked
 @dataclass(frozen=True)
 class InverseSqrt:
     """start / sqrt(1 + k / gamma) with k = t - 1: DSpodFL's diminishing step.
@@ -59,6 +61,7 @@ class InverseSqrt:
         return float(self.start * (1 + max(t - 1, 0) / self.gamma) ** -0.5)
 
 
+@checked
 @dataclass(frozen=True)
 class Pieces:
     """rates[i] from round starts[i] on, until the next start.
@@ -112,7 +115,7 @@ def check_rate(rule: HasRate) -> None:
 
 
 def check_rates(rule: object) -> None:
-    """Refuse step sizes `lr` that cannot work; a list becomes a tuple."""
+    """Refuse step sizes `lr` that cannot work."""
     wanted = f"a number above 0 (and at most {LARGEST:g}) or a rate such as InverseSqrt"
     check_entries(rule, "lr", _works, wanted)
 

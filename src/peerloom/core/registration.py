@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
+from ..arguments import checked
 from .rule import Rule
 
 __all__ = ["REGISTERED", "Card", "preset", "rule"]
@@ -24,7 +25,7 @@ class Card(NamedTuple):
 
 
 def rule(paper: str, sends: str, good_for: str) -> Callable[[type[R]], type[R]]:
-    """Register a class as a rule, by its name, with its card."""
+    """Register a class as a rule, by its name, with its card; its settings are `checked`."""
 
     def register(kind: type[R]) -> type[R]:
         known = REGISTERED.setdefault(kind.__name__, kind)
@@ -35,7 +36,7 @@ def rule(paper: str, sends: str, good_for: str) -> Callable[[type[R]], type[R]]:
             )
         REGISTERED[kind.__name__] = kind
         cast("Any", kind).card = Card(paper, sends, good_for)
-        return kind
+        return checked(kind)
 
     return register
 

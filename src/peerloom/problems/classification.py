@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..arguments import UNSAID
+from ..arguments import UNSAID, checked
 from ..core import (
     ConfigError,
     Draws,
@@ -32,7 +32,6 @@ from .models import MODELS, Model
 from .partitions import IID, Partition
 from .properties import Curvature, Properties, Quadratics
 from .regularisers import Regulariser, weak_convexity
-from .strategies import STRATEGIES
 
 __all__ = ["Classification"]
 
@@ -40,6 +39,7 @@ Ids = NDArray[np.int64]
 Strategy = Literal["auto", "closed", "vmap", "loop"]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Classification:
     """(1/m) sum_i f_i(x) + h(x), where f_i is the mean loss of a model on client i's samples.
@@ -95,11 +95,6 @@ class Classification:
                 raise ConfigError(
                     f"Classification.{what}: there is no {what} '{name}'. {nearest(name, known)}"
                 )
-        if self.strategy not in ("auto", *STRATEGIES):
-            raise ConfigError(
-                f"Classification.strategy '{self.strategy}': "
-                f"{nearest(self.strategy, ['auto', *STRATEGIES])}"
-            )
         self._check_data()
 
     def _check_data(self) -> None:

@@ -17,6 +17,7 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 from torch.nn.functional import pad, relu
 
+from ..arguments import checked
 from ..core import ConfigError
 
 __all__ = ["CNN", "MLLCNN", "VGG11", "CifarResNet", "LeNet", "ResNet18"]
@@ -24,6 +25,7 @@ __all__ = ["CNN", "MLLCNN", "VGG11", "CifarResNet", "LeNet", "ResNet18"]
 Norm = Literal["group", "batch"]
 
 
+@checked
 @dataclass(frozen=True)
 class CNN:
     """DEPOSITUM's network: two 3 x 3 convolutions (16, 32), pooling, 128 hidden units.
@@ -46,6 +48,7 @@ class CNN:
         )  # fmt: skip
 
 
+@checked
 @dataclass(frozen=True)
 class MLLCNN:
     """MLL-SGD's network: two 5 x 5 convolutions (10, 20), pooling, 100 hidden units.
@@ -68,6 +71,7 @@ class MLLCNN:
         )  # fmt: skip
 
 
+@checked
 @dataclass(frozen=True)
 class LeNet:
     """LeNet-5 with ReLU and max pooling.
@@ -90,6 +94,7 @@ class LeNet:
         )  # fmt: skip
 
 
+@checked
 @dataclass(frozen=True)
 class ResNet18:
     """ResNet-18 with the stem for large images, as DEPOSITUM counts it.
@@ -118,6 +123,7 @@ class ResNet18:
         )
 
 
+@checked
 @dataclass(frozen=True)
 class CifarResNet:
     """The ResNet for small images: 3 stages of 16, 32 and 64 channels.
@@ -149,6 +155,7 @@ class CifarResNet:
         return _started(nn.Sequential(_Frame(image), *stem, *stages, *head))
 
 
+@checked
 @dataclass(frozen=True)
 class VGG11:
     """VGG-11: eight 3 x 3 convolutions, then dense layers.

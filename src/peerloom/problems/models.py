@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import nn
 
+from ..arguments import checked
 from .convnets import CNN, MLLCNN, VGG11, CifarResNet, LeNet, ResNet18
 
 __all__ = ["MLP", "MODELS", "Linear", "Model"]
@@ -28,6 +29,7 @@ class Model(Protocol):
         """A module for samples of this shape."""
 
 
+@checked
 @dataclass(frozen=True)
 class Linear:
     """One linear layer: softmax, SVM, logistic or least-squares regression, by its loss.
@@ -49,6 +51,7 @@ class Linear:
         return nn.Sequential(nn.Flatten(), layer)
 
 
+@checked
 @dataclass(frozen=True)
 class MLP:
     """Fully connected layers with ReLU.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv, gammaln
 
+from ..arguments import checked
 from ..core import ConfigError, Draws
 
 __all__ = ["IID", "PARTITIONS", "BySize", "Dirichlet", "Groups", "Labels", "Natural", "Partition"]
@@ -28,6 +29,7 @@ class Partition(Protocol):
         """The sample numbers of each client."""
 
 
+@checked
 @dataclass(frozen=True)
 class IID:
     """Shuffled and cut into equal parts: every client's data look alike."""
@@ -40,6 +42,7 @@ class IID:
         return [np.sort(part) for part in np.array_split(_shuffled(len(y), draws, "iid"), clients)]
 
 
+@checked
 @dataclass(frozen=True)
 class BySize:
     """Shuffled and cut into parts of the given proportions, such as [5, 10, 20, 25, 40]."""
@@ -62,6 +65,7 @@ class BySize:
         return _cut(_shuffled(len(y), draws, "size"), np.asarray(self.sizes, np.float64))
 
 
+@checked
 @dataclass(frozen=True)
 class Groups:
     """Groups of clients hold unequal shares of shuffled data, equal within a group.
@@ -94,6 +98,7 @@ class Groups:
         )
 
 
+@checked
 @dataclass(frozen=True)
 class Natural:
     """Every client is an owner: a hospital's patients, a writer's digits.
@@ -116,6 +121,7 @@ class Natural:
         return np.split(order, np.searchsorted(y[order], owners[1:]))
 
 
+@checked
 @dataclass(frozen=True)
 class Labels:
     """Every client holds `per_client` classes: DSpodFL's shards, each handed out once.
@@ -186,6 +192,7 @@ class Labels:
         return hands
 
 
+@checked
 @dataclass(frozen=True)
 class Dirichlet:
     """Each class is dealt by shares drawn from Dirichlet(theta, ..., theta).

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from ..arguments import checked
 from ..core import ConfigError, Draws, Evaluation, Placement
 from .properties import Properties, Quadratics
 from .regularisers import Regulariser, Zero, weak_convexity
@@ -16,6 +17,7 @@ from .regularisers import Regulariser, Zero, weak_convexity
 __all__ = ["Quadratic"]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Quadratic:
     """f_i(x) = 1/2 x' A_i x - b_i' x with exact gradients A_i x - b_i.

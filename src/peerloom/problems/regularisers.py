@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from ..arguments import checked
 from ..core import ConfigError
 
 __all__ = [
@@ -42,6 +43,7 @@ def weak_convexity(h: Regulariser | None) -> float:
     return float(getattr(h, "weak_convexity", 0.0))
 
 
+@checked
 @dataclass(frozen=True)
 class Zero:
     """h = 0."""
@@ -55,6 +57,7 @@ class Zero:
         return x.new_zeros(len(x))
 
 
+@checked
 @dataclass(frozen=True)
 class L1:
     """h(x) = lam |x|_1: few coordinates that are not zero.
@@ -77,6 +80,7 @@ class L1:
         return self.lam * x.abs().sum(dim=1)
 
 
+@checked
 @dataclass(frozen=True)
 class L2:
     """h(x) = lam / 2 |x|^2: ridge."""
@@ -95,6 +99,7 @@ class L2:
         return self.lam / 2 * x.square().sum(dim=1)
 
 
+@checked
 @dataclass(frozen=True)
 class MCP:
     """The minimax concave penalty: lam |t| - t^2 / (2 theta) up to theta lam, constant beyond.
@@ -130,6 +135,7 @@ class MCP:
         )
 
 
+@checked
 @dataclass(frozen=True)
 class SCAD:
     """The smoothly clipped absolute deviation: like l1 near zero, constant beyond theta lam.
@@ -168,6 +174,7 @@ class SCAD:
         return torch.where(t <= lam, lam * t, outer).sum(dim=1)
 
 
+@checked
 @dataclass(frozen=True)
 class Box:
     """h is 0 inside lo <= x <= hi and infinite outside: a constraint."""

@@ -99,11 +99,6 @@ class Chebyshev:
     )
 
     def __post_init__(self) -> None:
-        if isinstance(self.rule, type) or not hasattr(self.rule, "needs"):
-            raise ConfigError(
-                "Chebyshev.rule must be a rule with its arguments, such as DGD(lr=0.1); "
-                f"found {self.rule!r}."
-            )
         if self.K < 2:
             raise ConfigError(
                 f"Chebyshev.K must be at least 2, found {self.K}: with 1 it is the rule itself."

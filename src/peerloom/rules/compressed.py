@@ -264,7 +264,7 @@ class ANQNIDS:
     plan: ClassVar[Plan] = _ALL
 
     def __post_init__(self) -> None:
-        if isinstance(self.lr, Rate) or not 0 < self.lr < float("inf"):
+        if not 0 < self.lr < float("inf"):
             raise ConfigError(
                 "ANQNIDS.lr must be a constant above 0: its memory of the last step counts on it; "
                 f"found {self.lr}."

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from ..core import STEADY, ConfigError, Plan, Port, Rate, Requirements, rule
+from ..core import STEADY, ConfigError, Plan, Port, Requirements, rule
 
 __all__ = ["D2", "EXTRA", "NIDS"]
 
@@ -145,7 +145,7 @@ class NIDS:
 
 
 def _check(lr: float, name: str) -> None:
-    if isinstance(lr, Rate) or not 0 < lr < float("inf"):
+    if not 0 < lr < float("inf"):
         raise ConfigError(
             f"{name}.lr must be a constant above 0: its memory of the last step counts on it; "
             f"found {lr}."

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
-from ..core import MEAN, WHOLE, ConfigError, Plan, Port, Rate, Requirements, rule
+from ..core import MEAN, WHOLE, ConfigError, Plan, Port, Requirements, rule
 from .chebyshev import check_modulus
 
 __all__ = ["DSMT", "AcceleratedDSMT", "Depositum"]
@@ -98,16 +98,10 @@ class Depositum:
     plan: ClassVar[Plan] = Plan(quiet_start=True)
 
     def __post_init__(self) -> None:
-        if isinstance(self.alpha, Rate) or not (
-            0 < self.alpha < math.inf and 0 < self.beta < math.inf and 0 <= self.gamma < 1
-        ):
+        if not (0 < self.alpha < math.inf and 0 < self.beta < math.inf and 0 <= self.gamma < 1):
             raise ConfigError(
                 "Depositum needs alpha > 0, beta > 0 and 0 <= gamma < 1; "
                 f"found {self.alpha}, {self.beta}, {self.gamma}."
-            )
-        if self.h_scale not in (None, "beta"):
-            raise ConfigError(
-                f"Depositum.h_scale must be 'beta' or left out, found '{self.h_scale}'."
             )
 
     def caution(self, regularised: bool) -> str | None:

@@ -185,8 +185,6 @@ class KGT:
         _check(self, self.K)
         if self.server_lr <= 0:
             raise ConfigError(f"KGT.server_lr must be above 0, found {self.server_lr}.")
-        if self.start not in ("zero", "gradients"):
-            raise ConfigError(f"KGT.start must be 'zero' or 'gradients', found '{self.start}'.")
 
     def init(self, x: Tensor, port: Port) -> Corrected:
         """Nothing to correct yet."""

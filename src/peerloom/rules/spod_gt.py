@@ -180,8 +180,4 @@ class PeriodicGT:
 
 
 def _check(rule: TracksSporadically) -> None:
-    if rule.skip not in ("zero", "hold"):
-        raise ConfigError(
-            f"{type(rule).__name__}.skip must be 'zero' or 'hold', found '{rule.skip}'."
-        )
     check_rates(rule)

@@ -11,7 +11,6 @@ from torch import Tensor
 from ..core import (
     MASS,
     MEAN,
-    ConfigError,
     HasRate,
     Plan,
     Port,
@@ -77,8 +76,6 @@ class DSGT:
 
     def __post_init__(self) -> None:
         check_rate(self)
-        if self.form not in (6, 8):
-            raise ConfigError(f"DSGT.form must be 6 or 8, found {self.form}.")
 
     def init(self: HasRate, x: Tensor, port: Port) -> Tracked:
         """The tracker starts as the first gradient."""
@@ -118,10 +115,6 @@ class AB:
 
     def __post_init__(self) -> None:
         check_rate(self)
-        if self.tracker_in_step not in ("old", "mixed"):
-            raise ConfigError(
-                f"AB.tracker_in_step must be 'old' or 'mixed', found '{self.tracker_in_step}'."
-            )
 
     def step(self, s: Tracked, port: Port) -> Tracked:
         """Mix both, step, track."""
@@ -246,10 +239,3 @@ class SubgradientPush:
     mass: ClassVar[str] = "w"
 
     init, step = SGP.init, SGP.step
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.lr, Rate):
-            raise ConfigError(
-                "SubgradientPush.lr must be a rate that shrinks, such as InverseSqrt; "
-                f"found {self.lr}. Or use SGP."
-            )

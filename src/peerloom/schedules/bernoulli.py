@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..arguments import checked
 from ..core import ConfigError, Draws, Links, Network, Rate, rate_at, uniform
 from .distributions import Distribution
 from .fixed import recorded
@@ -20,6 +21,7 @@ Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Bernoulli:
     """v_i ~ Bernoulli(d_i), vhat_ij ~ Bernoulli(b_ij), all independent (DSpodFL, Spod-GT).
@@ -55,10 +57,6 @@ class Bernoulli:
     compat: tuple[Literal["or", "latch"], ...] = ()
 
     def __post_init__(self) -> None:
-        if strange := set(self.compat) - {"or", "latch"}:
-            raise ConfigError(
-                f"Bernoulli.compat takes 'or' and 'latch', found {sorted(strange)[0]!r}."
-            )
         if self.compat and not isinstance(self.links, Distribution) and not has_coins(self.links):
             raise ConfigError(
                 f"Bernoulli.compat = {self.compat!r} would have no effect: it says how coins fall, "

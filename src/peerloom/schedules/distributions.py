@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, log_ndtr, ndtri_exp
 
+from ..arguments import checked
 from ..core import ConfigError
 
 __all__ = [
@@ -31,6 +32,7 @@ class Distribution(Protocol):
         """Values from uniforms u [k, 2]: two per value, so that mixtures can use one to choose."""
 
 
+@checked
 @dataclass(frozen=True)
 class Beta:
     """Beta(a, b). With a, b < 1 most probabilities lie near 0 or near 1.
@@ -51,6 +53,7 @@ class Beta:
         return np.asarray(betaincinv(self.a, self.b, u[:, 0]), np.float64)
 
 
+@checked
 @dataclass(frozen=True)
 class Uniform:
     """Uniform on (low, high]."""
@@ -69,6 +72,7 @@ class Uniform:
         return self.high - (self.high - self.low) * u[:, 0]
 
 
+@checked
 @dataclass(frozen=True)
 class TruncatedNormal:
     """Normal(mean, std) conditioned on [0, 1]; mean and std are those before the cut."""
@@ -94,6 +98,7 @@ class TruncatedNormal:
         return np.asarray(np.clip(self.mean + side * self.std * ndtri_exp(chance), 0, 1))
 
 
+@checked
 @dataclass(frozen=True)
 class BimodalTruncatedNormal:
     """One of two truncated normals, with equal chance (DSpodFL, Figure 4b: mu and 1 - mu)."""

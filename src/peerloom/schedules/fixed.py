@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..arguments import checked
 from ..core import Activity, ConfigError, CyclePlan, Draws, Network, Schedule
 from .rates import ActivityRates, Span, all_together
 
@@ -46,6 +47,7 @@ class FixedActivity:
         )
 
 
+@checked
 @dataclass(frozen=True)
 class Always:
     """Every row computes and every link fires, in every round."""
@@ -59,6 +61,7 @@ class Always:
         return all_together(network, dict.fromkeys(network.layers, 1))
 
 
+@checked
 @dataclass(frozen=True)
 class Every:
     """Every row computes in every round; all links fire in rounds T0 + 1, 2 T0 + 1, ...
@@ -82,6 +85,7 @@ class Every:
         return all_together(network, dict.fromkeys(network.layers, self.T0))
 
 
+@checked
 @dataclass(frozen=True)
 class Cycle:
     """DFedAvg's cycle: D rounds in which all compute, then one in which all links fire.
@@ -107,10 +111,6 @@ class Cycle:
     def __post_init__(self) -> None:
         if self.D is not None and self.D < 1:
             raise ConfigError(f"Cycle.D must be at least 1 round, found {self.D}.")
-        if self.rounding not in ("ceil", "floor"):
-            raise ConfigError(f"Cycle.rounding must be 'ceil' or 'floor', found '{self.rounding}'.")
-        if self.period not in ("D+1", "D"):
-            raise ConfigError(f"Cycle.period must be 'D+1' or 'D', found '{self.period}'.")
         if self.D is not None and self.rounding != "ceil":
             raise ConfigError(
                 f"Cycle.rounding = '{self.rounding}' would have no effect: it rounds the mean of "
@@ -171,6 +171,7 @@ class Cycle:
         )
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Explicit:
     """Exactly what you say, round by round.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..arguments import checked
 from ..core import ConfigError, Draws, Network
 from .bernoulli import Bernoulli
 from .distributions import Distribution
@@ -17,6 +18,7 @@ from .sampled import SplitActivity
 __all__ = ["HubRounds"]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class HubRounds:
     """MLL-SGD's schedule: hubs average workers every tau rounds, each other every q tau.

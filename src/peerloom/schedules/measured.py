@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import checked
 from ..core import ConfigError, Draws, Network, Schedule
 from .bernoulli import Bernoulli
 
@@ -23,6 +24,7 @@ NOTHING_TO_MEASURE = (
 )
 
 
+@checked
 @dataclass(frozen=True)
 class Measured:
     """`Bernoulli` with probabilities that peers measure before the first round.

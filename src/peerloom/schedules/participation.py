@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import checked
 from ..core import ConfigError, Draws, Network
 from .fixed import FixedActivity
 from .rates import ActivityRates, Span
@@ -17,6 +18,7 @@ __all__ = ["Participation"]
 Bools = NDArray[np.bool_]
 
 
+@checked
 @dataclass(frozen=True)
 class Participation:
     """In every round a share of the clients takes part, drawn anew: ceil(share m) of them.

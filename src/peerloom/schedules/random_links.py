@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import checked
 from ..core import ConfigError, Draws, Links, Network
 from .fixed import FixedActivity
 from .rates import ActivityRates, Span
@@ -18,6 +19,7 @@ Bools = NDArray[np.bool_]
 _ALL = np.zeros(1, np.int64)  # the id of a draw that belongs to no row
 
 
+@checked
 @dataclass(frozen=True)
 class OneEdge:
     """Exactly one link, drawn uniformly, fires in each round (Boyd et al.).
@@ -53,6 +55,7 @@ class OneEdge:
         )
 
 
+@checked
 @dataclass(frozen=True)
 class OneNode:
     """One node, drawn uniformly, wakes and sends in each round.
@@ -79,6 +82,7 @@ class OneNode:
         return _computing_always(network, fires)
 
 
+@checked
 @dataclass(frozen=True)
 class OnePeer:
     """The one-peer exponential graph: one hop per round, in turn.
@@ -105,6 +109,7 @@ class OnePeer:
         return _computing_always(network, fires)
 
 
+@checked
 @dataclass(frozen=True)
 class Epidemic:
     """Every client sends to `s` random others in each round (Epidemic Learning).

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..arguments import checked
 from ..core import ConfigError, Draws, Network, Schedule
 from .fixed import FixedActivity
 from .rates import ActivityRates, Span, all_together
@@ -13,6 +14,7 @@ from .rates import ActivityRates, Span, all_together
 __all__ = ["Refresh"]
 
 
+@checked
 @dataclass(frozen=True)
 class Refresh:
     """All rows compute in rounds 1, q + 1, 2 q + 1, ...; all links fire in every round.

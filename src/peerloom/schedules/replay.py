@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import checked
 from ..core import Activity, ConfigError, DataError, Draws, Network
 from .bernoulli import Bernoulli
 from .fixed import FixedActivity, recorded_at
@@ -65,6 +66,7 @@ class Record:
         return found | self._able
 
 
+@checked
 @dataclass(frozen=True)
 class Replay:
     """Repeat what fired in a recorded run.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..arguments import checked
 from ..core import Activity, ConfigError, Draws, Links, Network, Schedule
 from .fixed import Always, FixedActivity
 from .rates import ActivityRates, Sampling, Span, rates_of
@@ -18,6 +19,7 @@ Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Sampled:
     """Every kappa_i rounds client i receives from some random neighbours (PaME).
@@ -108,6 +110,7 @@ def _one_each(name: str, given: ArrayLike, rows: int) -> NDArray[Any]:
     return np.broadcast_to(np.asarray(given), rows)
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Split:
     """Clients by one schedule, links by another, such as PaME with sporadic clients."""

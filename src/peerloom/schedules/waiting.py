@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..arguments import checked
 from ..core import Activity, ConfigError, Draws, Network
 from .bernoulli import Bernoulli
 from .distributions import Distribution
@@ -17,6 +18,7 @@ __all__ = ["Waiting"]
 Bools = NDArray[np.bool_]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Waiting:
     """Time slots in which hubs wait for their slowest worker (MLL-SGD, figure 6).
