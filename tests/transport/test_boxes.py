@@ -193,11 +193,26 @@ ORDERS = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 6), st.integers(1,
 
 @given(ORDERS)
 def test_an_inbox_applies_at_most_once_and_in_order(orders):
-    box, applied = Inbox("p"), []
+    box, taken, applied = Inbox("p"), [], []
     for incarnation, seq, round in orders:
-        if box.deliver(arrived(round, incarnation, seq), "ordered", 0) != "duplicate":
-            applied.append((incarnation, seq))
-    assert applied == sorted(set(applied))
+        result = box.deliver(arrived(round, incarnation, seq), "ordered", 0)
+        if result != "duplicate":
+            taken.append((incarnation, seq))
+        if result == "applied":
+            applied.append(round)
+    assert taken == sorted(set(taken))
+    assert len(applied) == len(set(applied)), "a round is applied once, whoever sends it again"
+
+
+def test_what_a_later_process_sends_again_replaces_what_lies_untaken():
+    box = Inbox("p")
+    assert box.deliver(arrived(4, 1, 1), "ordered", 0) == "applied"
+    assert box.look(3, 0) == Skipped(3)
+    assert box.deliver(arrived(2, 2, 1), "ordered", 0) == "applied"
+    assert box.look(3, 0) is None, "the later process may yet send it"
+    assert box.deliver(arrived(4, 2, 2), "ordered", 0) == "stale"
+    assert box.look(3, 0) == Skipped(3), "now it has gone past it, too"
+    assert (box.look(4, 0).incarnation, len(box)) == (2, 2)
 
 
 def test_rounds_are_taken_once_and_in_order():

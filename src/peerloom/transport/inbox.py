@@ -16,7 +16,8 @@ class Inbox:
     """The arrivals of one link: each at most once, in order.
 
     A place is a pair (round, mix_index). `floor` is the first place that is still of interest.
-    Parcels below it are stale: they are not kept for their round, but `newest` sees them.
+    Parcels below it are stale: they are not kept for their round, but `newest` sees them. So is
+    what a later process of the sender repeats of a parcel that lies here: it takes its place.
     """
 
     def __init__(self, peer: str) -> None:
@@ -35,9 +36,6 @@ class Inbox:
 
     def __len__(self) -> int:
         return len(self._rounds)
-
-    def __contains__(self, place: tuple[int, int]) -> bool:
-        return place in self._rounds
 
     def admit(self, epoch: int, order: tuple[int, int], mine: int) -> bool:
         """Whether a frame of this order is new; refuses epochs other than `mine`."""
@@ -64,8 +62,9 @@ class Inbox:
             self.missed = {missed for missed in self.missed if missed > place}
         if place < self.floor:
             return "stale"
-        self._rounds[place] = parcel
-        return "applied"
+        again = place in self._rounds
+        self._rounds[place] = parcel  # only the newest process tells what it skips; see `look`
+        return "stale" if again else "applied"
 
     def _is_late(self, place: tuple[int, int]) -> bool:
         """Whether what came for this place was given up; it is then no longer awaited."""

@@ -187,12 +187,11 @@ class Receiver:
         header, inbox = coming.header, self._inbox()
         if coming.body is None:
             return "duplicate"
-        new = (header["round"], header["mix_index"]) not in inbox
         order = header["epoch"], header["incarnation"], header["seq"]
         place = header["channel"], header["round"], header["mix_index"]
         parcel = Parcel(*place, coming.body, self._peer, *order)
         result = inbox.deliver(parcel, header["mode"], self._table.roster.epoch)
-        if result == "applied" and new:
+        if result == "applied":
             self.outcome = "useful"
         self._record(result, header, parcel.mix_index, parcel.channel, header["mode"])
         self._table.news += 1
