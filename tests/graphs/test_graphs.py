@@ -112,6 +112,12 @@ def test_geometric_is_redrawn_until_connected(monkeypatch):
     assert really(arrows(graph).to_undirected())
 
 
+def test_ten_points_that_hardly_ever_connect_do_with_every_seed():
+    # The first 10,000 draws of both are not connected.
+    for seed in (50, 52):
+        assert nx.is_connected(arrows(graphs.geometric(10, radius=0.2, seed=seed)).to_undirected())
+
+
 @pytest.mark.parametrize(
     ("make", "named"),
     [
@@ -129,6 +135,7 @@ def test_geometric_is_redrawn_until_connected(monkeypatch):
 )
 def test_hopeless_random_graphs_are_given_up_with_a_number(make, named, monkeypatch):
     monkeypatch.setattr(build, "_TRIES", 20)
+    monkeypatch.setattr(build, "_POINTS", 20)
     with pytest.raises(ConfigError, match=named):
         make()
 

@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _TRIES = 10_000  # draws before a random graph is given up
+_POINTS = 1_000_000  # or so many points: ten within 0.2 of each other connect once in 6,000 draws
 
 
 def ring(clients: int) -> Network:
@@ -89,14 +90,15 @@ def geometric(clients: int, radius: float, seed: int = 0) -> Network:
         shape.add_edges_from(nx.geometric_edges(shape, radius))
         return shape, where
 
-    for k in range(_TRIES):
+    tries = max(_TRIES, _POINTS // clients)
+    for k in range(tries):
         shape, where = attempt(k)
         if nx.is_connected(shape):
             return _network(
                 shape, "geometric", positions=where, clients=clients, radius=radius, seed=seed
             )
     raise ConfigError(
-        f"geometric: none of {_TRIES:,} graphs of {clients} clients with radius {radius} "
+        f"geometric: none of {tries:,} graphs of {clients} clients with radius {radius} "
         "was connected. Use a larger radius or more clients."
     )
 
