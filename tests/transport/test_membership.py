@@ -2,7 +2,9 @@
 
 import base64
 import contextlib
+import errno
 import hmac
+import itertools
 import json
 import socket
 import ssl
@@ -28,6 +30,7 @@ from peerloom.transport import (
     Member,
     Roster,
     RosterBook,
+    files,
     join_online,
     join_request,
     read_id,
@@ -53,6 +56,34 @@ def test_a_new_identity_keeps_its_key_to_itself(tmp_path):
     assert me.id == certificate_id(me.certificate)
     with pytest.raises(PeerError, match="already has an identity"):
         Identity.create(tmp_path / "me")
+
+
+@pytest.mark.parametrize("found", [False, True])
+def test_init_can_be_given_again_wherever_it_was_ended(found, tmp_path, monkeypatch):
+    rename, left = files.rename, [0]
+
+    def fails(draft, path):
+        left[0] -= 1
+        if not left[0]:
+            raise OSError(errno.EIO, "as if killed")
+        rename(draft, path)
+
+    monkeypatch.setattr(files, "rename", fails)
+    for count in itertools.count(1):
+        folder, left[0] = tmp_path / str(count), count
+        # Of the audit log a failure is no reason to stop.
+        with contextlib.suppress(OSError):
+            Home.create(folder, "a", (), found)
+            if left[0] > 0:
+                break
+        if not (folder / "peer.json").exists():
+            Home.create(folder, "a", (), found)
+        home = Home.open(folder)
+        assert (home.name, home.founder) == ("a", home.identity.id if found else "")
+        assert not found or home.roster.has(home.identity.id)
+        with pytest.raises(PeerError, match="already has an identity"):
+            Home.create(folder, "a", (), found)
+    assert count > 4 + found
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])

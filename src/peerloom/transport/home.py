@@ -55,15 +55,22 @@ class Home:
 
     @classmethod
     def create(cls, folder: Path, name: str, addresses: tuple[str, ...], found: bool) -> Home:
-        """A new identity; with `found` also a new federation with this peer as its only member."""
+        """A new identity; with `found` also a new federation with this peer as its only member.
+
+        peer.json comes last: a key without it is what an earlier call left that was ended, and is
+        used. Refuses to replace any other.
+        """
         check_name(name)
         for address in addresses:
             parse_address(address)
-        home = cls(folder, Identity.create(folder), name, addresses, "")
-        home._save(founder="")
-        home.audit.note("init", name=name, id=home.identity.id)
+        ended = (folder / "identity.key").exists() and not (folder / "peer.json").exists()
+        identity = Identity.load(folder) if ended else Identity.create(folder)
+        home = cls(folder, identity, name, addresses, "")
+        home.audit.note("init", name=name, id=identity.id)
         if found:
-            return home.trust(Roster.found(home.identity, name, addresses))
+            left = home._book(identity.id).current if ended else None
+            return home.trust(left or Roster.found(identity, name, addresses))
+        home._save(founder="")
         return home
 
     @classmethod

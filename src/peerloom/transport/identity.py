@@ -45,7 +45,10 @@ class Identity:
 
     @classmethod
     def create(cls, folder: Path) -> Identity:
-        """Make a new key and its self-signed certificate. Refuses to replace a key."""
+        """Make a new key and its self-signed certificate. Refuses to replace a key.
+
+        The key comes last: a folder without it has no identity yet, and `create` may be repeated.
+        """
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if (folder / _KEY).exists():
             raise PeerError(
@@ -58,8 +61,8 @@ class Identity:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        write_whole(folder / _KEY, secret, mode=0o600)
         write_whole(folder / _CERTIFICATE, self_signed(key))
+        write_whole(folder / _KEY, secret, mode=0o600)
         return cls.load(folder)
 
     @classmethod
@@ -68,12 +71,16 @@ class Identity:
 
         Refuses missing files, a key that others may read, and a certificate of another key.
         """
-        for name in (_KEY, _CERTIFICATE):
-            if not (folder / name).is_file():
-                raise PeerError(
-                    f"{folder / name} is missing. "
-                    f"Make an identity first: peerloom peer init --folder {folder}"
-                )
+        if not (folder / _KEY).is_file():
+            raise PeerError(
+                f"{folder / _KEY} is missing. "
+                f"Make an identity first: peerloom peer init NAME --folder {folder}"
+            )
+        if not (folder / _CERTIFICATE).is_file():
+            raise PeerError(
+                f"{folder / _CERTIFICATE} is missing, and the key alone is no identity. Restore it "
+                "from a backup, or take it from the roster of another site."
+            )
         refuse_loose_permissions(folder / _KEY)
         certificate = (folder / _CERTIFICATE).read_bytes()
         identity = cls(folder, certificate_id(certificate), certificate)
