@@ -368,6 +368,41 @@ def test_an_invitation_works_once(book, tmp_path):
     assert invitation.secret.hex() not in request.decode()
 
 
+def test_an_invitation_whose_roster_came_to_nothing_is_good_for_the_same_key(book):
+    """A kill, a full disk or another command may come between its use and the new roster."""
+    invitation = book.invite(identity(0), "", 1)
+    request = join_request(identity(1), invitation, "newcomer", ())
+    lost = book.accept(identity(0), FOUNDER, request)
+    other = FOUNDER.amended(identity(0), run="another command's")
+    with pytest.raises(PeerError, match="used by"):
+        book.accept(identity(0), other, join_request(identity(2), invitation, "thief", ()))
+    taken = book.accept(identity(0), other, request)
+    assert (lost.version, taken.version) == (2, 3)
+    gone = taken.without_member(identity(0), "newcomer")
+    for roster in (gone, gone.amended(identity(0)).amended(identity(0))):
+        with pytest.raises(PeerError, match="used by"):  # it took place: who was removed stays out
+            book.accept(identity(0), roster, request)
+
+
+def test_a_book_of_before_is_read_and_what_was_used_stays_used(book, tmp_path):
+    path = tmp_path / "invitations.json"
+    invitation = book.invite(identity(0), "", 1)
+    request = join_request(identity(1), invitation, "newcomer", ())
+    content = json.loads(path.read_bytes())
+    for entry in content.values():
+        del entry["version"], entry["made"]
+    path.write_text(json.dumps(content))
+    assert book.open() == [invitation.key]
+    content[invitation.key]["used_by"] = identity(1).id
+    path.write_text(json.dumps(content))
+    with pytest.raises(PeerError, match="used by"):
+        book.accept(identity(0), FOUNDER, request)
+    content[invitation.key]["version"] = "2"
+    path.write_text(json.dumps(content))
+    with pytest.raises(PeerError, match="spoilt"):
+        book.open()
+
+
 def test_invitations_expire(book):
     invitation = book.invite(identity(0), "", 1, now=1000.0)
     with pytest.raises(PeerError, match="expired"):

@@ -25,7 +25,7 @@ from .certificate import certificate_verifies, check_certificate
 from .documents import MALFORMED, canonical, parse_json, pem, sealed, text, texts, unsealed, whole
 from .files import changing, refuse_loose_permissions, write_whole
 from .identity import Identity, short_id
-from .json_files import COUNT, TEXT, Each, read_json
+from .json_files import COUNT, TEXT, Each, check_form, read_json
 from .members import Member, Relay, check_name, parse_address
 from .roster import Roster
 
@@ -33,7 +33,8 @@ __all__ = ["Invitation", "InvitationBook", "join_request"]
 
 _SCHEME = "peerloom-invitation."
 LARGEST_REQUEST = 65536
-_BOOK = Each({"secret": TEXT, "expires": COUNT, "used_by": TEXT})
+_ENTRY = {"secret": TEXT, "expires": COUNT, "used_by": TEXT}
+_USE = {"version": COUNT, "made": TEXT}  # of the roster that its use made, and that roster's hash
 _LONGEST_TOKEN = 4000
 
 
@@ -138,7 +139,8 @@ class InvitationBook:
         """A new invitation, on disk before it is returned."""
         expires = int((time.time() if now is None else now) + 3600 * hours)
         invitation = Invitation(founder.id, address, secrets.token_bytes(16), expires, relay)
-        entry = {"secret": invitation.secret.hex(), "expires": expires, "used_by": ""}
+        unused = {"used_by": "", "version": 0, "made": ""}
+        entry = {"secret": invitation.secret.hex(), "expires": expires, **unused}
         with self._changed() as book:
             book[invitation.key] = entry
         return invitation
@@ -148,18 +150,18 @@ class InvitationBook:
     ) -> Roster:
         """The roster with the newcomer who sent this join request.
 
-        A member who asks again with the same invitation gets the roster as it is. Where others must
-        sign too, a newcomer may ask again: the proposal with it may have come to nothing. Refuses
-        what is no join request, a wrong secret or signature, and an invitation that was used or
-        expired.
+        A member who asks again with the same invitation gets the roster as it is. A newcomer may
+        ask again if the roster with it came to nothing: another was signed in its place, or this
+        program was ended before it was written. Refuses what is no join request, a wrong secret or
+        signature, and an invitation that was used or expired.
         """
         content, member = self._verified(founder, data)
         with self._changed() as book:
             entry = book[content["invitation"]]
             if entry["used_by"] == member.id and roster.has(member.id):
                 return roster
-            again = entry["used_by"] == member.id and roster.threshold > 1
-            # Also by itself, if nobody else looks: a member that was removed needs a new one.
+            again = entry["used_by"] == member.id and not _came_to_be(entry, roster)
+            # Also by itself: a member that was removed needs a new one.
             if entry["used_by"] and not again:
                 raise PeerError(
                     f"This invitation was used by {short_id(entry['used_by'])} already. "
@@ -169,7 +171,7 @@ class InvitationBook:
             Invitation(founder.id, "", b"", entry["expires"]).check_time(now)
             roster.check_time(now, "A newcomer")
             extended = roster.with_member(founder, member, now=now)
-            entry["used_by"] = member.id
+            entry |= {"used_by": member.id, "version": extended.version, "made": extended.hash}
         return extended
 
     def _verified(self, founder: Identity, data: bytes) -> tuple[dict[str, Any], Member]:
@@ -216,7 +218,7 @@ class InvitationBook:
     def _read(self) -> dict[str, dict[str, Any]]:
         if not self._path.exists():
             return {}
-        book: dict[str, dict[str, Any]] = read_json(self._path, _BOOK)
+        book: dict[str, dict[str, Any]] = read_json(self._path, Each(_ENTRY), _filled)
         return book
 
     @contextmanager
@@ -228,6 +230,23 @@ class InvitationBook:
             yield book
             if json.dumps(book) != before:
                 write_whole(self._path, json.dumps(book, indent=1).encode(), mode=0o600)
+
+
+def _filled(book: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """A book of any version; earlier ones did not say what a use made."""
+    filled = {key: {"version": 0, "made": "", **entry} for key, entry in book.items()}
+    check_form(filled, Each(_ENTRY | _USE))
+    return filled
+
+
+def _came_to_be(entry: dict[str, Any], roster: Roster) -> bool:
+    """Whether the roster that an invitation's use made is this one, or one that it follows.
+
+    So it counts, too, where the log does not reach back so far.
+    """
+    known, back = (*roster.log, roster.hash), roster.version - int(entry["version"])
+    made: str = entry["made"]
+    return back >= len(known) or (back >= 0 and known[-1 - back] == made)
 
 
 def _read_relay(found: Any) -> Relay:
