@@ -4,6 +4,8 @@ import json
 import logging
 import os
 import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -91,3 +93,32 @@ def test_a_log_file_that_cannot_be_written_does_not_stop_the_peer(tmp_path):
     log.close()
     (trouble,) = said
     assert "full.log: cannot be written (No space left on device)" in trouble
+
+
+def test_a_log_file_whose_folder_goes_does_not_stop_the_peer_and_comes_back(tmp_path):
+    """Somebody clears the folder of logs, or takes away the right to write there."""
+    said, folder = [], tmp_path / "logs"
+    folder.mkdir()
+    log = LogFile(folder / "peer.log", 20, 2, said.append)
+    log.write("the first line")
+    shutil.rmtree(folder)
+    for number in range(3):
+        log.write(f"line {number} of many")
+    (trouble,) = said
+    assert "peer.log: cannot be written (No such file or directory)" in trouble
+    folder.mkdir()
+    log.write("back again")
+    log.close()
+    assert (folder / "peer.log").read_text() == "back again\n"
+
+
+def test_many_threads_write_to_a_log_file_while_it_is_rotated(tmp_path):
+    """Links tell what happens in threads of their own."""
+    said, lines = [], [f"line {number:05d}" for number in range(4000)]
+    log = LogFile(tmp_path / "peer.log", 500, 200, said.append)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(log.write, lines))
+    log.close()
+    files = sorted(tmp_path.iterdir())
+    assert sorted(line for file in files for line in file.read_text().splitlines()) == lines
+    assert not said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -129,12 +130,12 @@ class _Lines(logging.Handler):
 class LogFile:
     """A log in a file of at most `size` bytes; `keep` older ones stay as FILE.1, FILE.2 and so on.
 
-    Where it cannot be written, `say` hears so once, and the peer goes on.
+    Any thread may write. Where it cannot be written, `say` hears so once, and the peer goes on.
     """
 
     def __init__(self, path: Path, size: int, keep: int, say: Callable[[str], None]) -> None:
         self._path, self._size, self._keep, self._say = path, size, keep, say
-        self._trouble = False
+        self._trouble, self._lock = False, threading.Lock()
         try:
             self._file = path.open("ab", buffering=0)
         except OSError as error:
@@ -142,16 +143,21 @@ class LogFile:
 
     def write(self, line: str) -> None:
         """Add a line."""
-        data = line.encode() + b"\n"
-        try:
-            if self._file.tell() and self._file.tell() + len(data) > self._size:
-                self._rotate()
-            self._file.write(data)
-            self._trouble = False
-        except OSError as error:
-            if not self._trouble:
-                self._say(f"--log-file {self._path}: cannot be written ({error.strerror}).")
-            self._trouble = True
+        with self._lock:
+            try:
+                self._add(line.encode() + b"\n")
+                self._trouble = False
+            except OSError as error:
+                if not self._trouble:
+                    self._say(f"--log-file {self._path}: cannot be written ({error.strerror}).")
+                self._trouble = True
+
+    def _add(self, data: bytes) -> None:
+        if self._file.closed:  # none could be opened when it was rotated
+            self._file = self._path.open("ab", buffering=0)
+        if self._file.tell() and self._file.tell() + len(data) > self._size:
+            self._rotate()
+        self._file.write(data)
 
     def close(self) -> None:
         """Close the file."""
