@@ -372,6 +372,8 @@ def test_a_second_process_and_another_file_are_refused(sites):
     twice = two.start(0, "--listen", f"127.0.0.1:{free_ports(1)[0]}")
     assert twice.wait(180) == 5
     assert "in use by another process of this peer" in two.said(0)
+    reserve = two.homes[0].folder / "reserve.bin"
+    assert reserve.exists(), "the room for a roster is still that of the one that runs"
     with loading_code_by(SiteCode(two.homes[0].folder)):
         exp = only_experiment(other)
     wait_for(lambda: "row-1 refuses this peer: wrong_run (the two run different" in two.said(0), 20)

@@ -209,7 +209,10 @@ class Home:
     @property
     def reserve(self) -> Reserve:
         """Room for a roster on a full disk."""
-        return Reserve(self.folder / "reserve.bin")
+        return Reserve(
+            self.folder / "reserve.bin",
+            needed=lambda: any(is_locked(run) for run in self.state.glob("*")),
+        )
 
     def unfinished_runs(self) -> list[Path]:
         """The folders of runs that go on, or may: they need the key with which they began."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,10 +24,12 @@ class Reserve:
     The blocks are written in place and the file renamed, so that no other program can take the
     room in between. Where a file system copies what is written (or the reserve is too small), it
     is removed first and its room used.
+
+    `needed` says, at the end, whether another process of this peer still runs, which shares it.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, needed: Callable[[], bool] = lambda: False) -> None:
+        self.path, self._needed = path, needed
 
     def __enter__(self) -> Self:
         self.fill()
@@ -38,7 +41,8 @@ class Reserve:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.path.unlink(missing_ok=True)
+        if not self._needed():
+            self.path.unlink(missing_ok=True)
 
     def fill(self) -> None:
         """Take as much room as there is, up to `RESERVE`; none if there is hardly any."""
