@@ -28,7 +28,7 @@ def experiment(rounds=40, lr=0.05, gamma=0.4, links=0.7, **changes):
 
 
 def oracle(exp, alpha, gamma):
-    """One node wakes; its receivers pull, step along their old tracker, and refresh it."""
+    """One node wakes; it and its receivers step along their old trackers, and refresh them."""
     x = np.array(exp.x0)
     g = np.stack([gradient(i, x[i]) for i in range(6)])
     y = g.copy()
@@ -42,11 +42,14 @@ def oracle(exp, alpha, gamma):
             if on
         ]
         new_x, new_y = x.copy(), y.copy()
+        awake = {i for _, i in heard}
+        for i in awake:
+            new_x[i] = x[i] - alpha * y[i]
         for j, i in heard:
             new_x[j] = (1 - gamma) * x[j] + gamma * x[i] - alpha * y[j]
             new_y[j] += B[j, i] * y[i]
             new_y[i] -= B[j, i] * y[i]
-        for j, _ in heard:
+        for j in awake | {j for j, _ in heard}:
             fresh = gradient(j, new_x[j])
             new_y[j] += fresh - g[j]
             g[j] = fresh
@@ -60,6 +63,21 @@ def test_the_rule_is_its_equation(path):
     for snapshot, (x, y) in zip(iterate(exp, path=path), oracle(exp, 0.05, 0.4), strict=True):
         np.testing.assert_allclose(snapshot.state.x.numpy(), x, rtol=0, atol=1e-12)
         np.testing.assert_allclose(snapshot.state.y.numpy(), y, rtol=0, atol=1e-12)
+
+
+def test_the_node_that_wakes_steps_and_who_has_no_part_rests():
+    exp = experiment(rounds=200)
+    activity, links = exp.schedule.bind(exp.graph, Draws(exp.seed)), GRAPH.peers
+    before, woken = None, 0
+    for snapshot in iterate(exp):
+        x = snapshot.state.x.numpy()
+        if before is not None:
+            live = activity.links(snapshot.t, "peers")
+            takes_part = np.isin(range(6), [links.src[live], links.dst[live]])
+            np.testing.assert_array_equal((x != before).any(axis=1), takes_part)
+            woken += len(np.unique(links.src[live]))
+        before = x
+    assert woken > 150
 
 
 def test_trackers_sum_to_the_last_gradients():

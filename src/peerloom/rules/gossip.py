@@ -165,21 +165,29 @@ class PairwiseGossip:
 @rule("Pu et al. 2021", "x, y", "directed graphs where one node wakes at a time")
 @dataclass(frozen=True)
 class GossipPushPull:
-    """G-Push-Pull as its authors mean it: one node wakes; its receivers pull, step and track.
+    """G-Push-Pull: one node wakes; it and those that hear it step, pull and track.
 
+        x_i <- x_i - alpha y_i
         x_j <- (1 - gamma) x_j + gamma x_i - alpha y_j
+        y_i <- y_i - sum_j b_ji y_i + g_i(x_i) - g_i(old x_i)
         y_j <- y_j + b_ji y_i + g_j(x_j) - g_j(old x_j)
-        y_i <- y_i - sum_j b_ji y_i
 
-    i the node that wakes, j those that hear it.
+    i the node that wakes, j those that hear it; all others rest.
 
-    y starts as the first gradient and always sums to the sum of the last gradients. Give it the
-    schedule `OneNode`. One message carries both x_i and its share of y_i, to the same receivers;
-    the paper lets the two graphs differ. Several nodes may wake at once: their mean is pulled.
-    Spod-GT means another method by this name, which is `SporadicPushPull`. Any strongly connected
-    graph.
+    As in Push-Pull, x <- R x - alpha y and y <- C y + g(x) - g(old x), where this round's R has
+    rows, and its C columns, that sum to one; alpha is 0 for who rests. So y, which starts as the
+    first gradient, always sums to the sum of the last gradients.
+
+    Ours, where the authors leave room: one gamma and one step size for all, the shares b_ji of the
+    graph, one message to the same receivers with x_i and the share of y_i (their two graphs may
+    differ), and rest for a node that wakes and sends to nobody. Their listing was not at hand: that
+    the waking node steps too is what the method needs to be Push-Pull among those who take part,
+    and what Pu and Nedic's gossip on undirected graphs does.
+
+    Give it the schedule `OneNode`. Several nodes may wake at once: their mean is pulled. Spod-GT
+    means another method by this name, which is `SporadicPushPull`. Any strongly connected graph.
     Reference: Pu, Shi, Xu and Nedic, "Push-Pull Gradient Methods for Distributed Optimization in
-    Networks", 2021, section III.
+    Networks", 2021.
     """
 
     lr: float | Rate
@@ -199,10 +207,9 @@ class GossipPushPull:
         return Tracked(x, g, g)
 
     def step(self, s: Tracked, port: Port) -> Tracked:
-        """Pull what arrived; rows that received step and take a new gradient."""
+        """Pull what arrived; rows that send or receive step, and take a new gradient."""
         pulled, y = port.mix(average(s.x), push(s.y))
-        heard = (port.received() > 0).to(s.x)
-        towards = self.gamma * (pulled - s.x) - rate_at(self.lr, port.t) * s.y
-        x = s.x + heard * towards
-        g = torch.where(heard > 0, port.grad(x, heard), s.g)
+        part = ((port.received() > 0) | (port.fires() > 0)).to(s.x)
+        x = s.x + self.gamma * (pulled - s.x) - rate_at(self.lr, port.t) * part * s.y
+        g = torch.where(part > 0, port.grad(x, part), s.g)
         return Tracked(x, y + g - s.g, g)

@@ -60,8 +60,8 @@ class OneEdge:
 class OneNode:
     """One node, drawn uniformly, wakes and sends in each round.
 
-    It sends along each of its links with probability `links`. For `GossipPushPull`, whose receivers
-    compute whatever the schedule says of them.
+    It sends along each of its links with probability `links`. For `GossipPushPull`, where who sends
+    and who receives computes, whatever the schedule says of them.
     """
 
     links: float = 1.0
