@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..arguments import checked
 from ..core import Activity, ConfigError, Draws, Links, Network, Schedule
 from .fixed import Always, FixedActivity
-from .rates import ActivityRates, Sampling, Span, rates_of
+from .rates import ActivityRates, Sampling, Span, observed_links, rates_of
 
 __all__ = ["Sampled", "Split"]
 
@@ -28,11 +28,22 @@ class Sampled:
     `kappa` and `fraction` are one for all or one for each client; with `upto`, each client draws
     its own period from kappa to upto. In the first round everyone hears, as in PaME's iteration 0.
     Every client computes in every round; `Split` changes that.
+
+    Where `resources` are given, such as `Bernoulli`, it hears the first that respond (section
+    III-E). Round by round neighbour j needs
+
+        T_ij = G_j + G_ij,   G_j ~ Geometric(d_j),  G_ij ~ Geometric(b_ij)
+
+    tries until it has computed, which is the same for all that wait for it, and until its message
+    is there; those with the least T_ij are heard, and among equals the draw decides, as it does
+    without resources. Who never computes or sends is never heard. Gradients and messages then cost
+    1 / d_i and 1 / b_ij, the means of these tries.
     """
 
     kappa: int | ArrayLike = 1
     fraction: float | ArrayLike = 1.0
     upto: int | None = None
+    resources: Schedule | None = None
 
     def __post_init__(self) -> None:
         periods = np.asarray(self.kappa)
@@ -66,9 +77,20 @@ class Sampled:
         return np.asarray(np.maximum(1, np.ceil(shares * links.in_degree - 1e-9)), np.int64)
 
     def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
-        """Every neighbour of a client as often as any other of its own."""
+        """Every neighbour of a client as often as any other of its own; as observed where the
+        first to respond are heard.
+        """
         kappa = self.periods(network.rows, draws)
         heard = {name: self.heard(links) for name, links in network.layers.items()}
+        if self.resources is not None:
+            activity = self.bind(network, draws)
+            return ActivityRates(
+                coins=None,
+                period=dict.fromkeys(network.layers, 1),
+                links=observed_links(activity, network, span.observed),
+                nodes=np.ones(network.clients),
+                fair=True,
+            )
         return ActivityRates(
             coins=None,
             period=dict.fromkeys(network.layers, 1),
@@ -82,23 +104,63 @@ class Sampled:
         )
 
     def bind(self, network: Network, draws: Draws) -> FixedActivity:
-        """Per receiver, the neighbours with the least draws."""
+        """Per receiver, the neighbours with the least draws, or those that respond first."""
         kappa = self.periods(network.rows, draws)
         every_row = np.ones(network.clients, bool)
         wanted = {name: self.heard(links) for name, links in network.layers.items()}
+        tries = None if self.resources is None else _Tries(self.resources, network, draws)
 
         def fires(t: int, layer: str) -> Bools:
             links = network.layers[layer]
             u = draws(f"sampled/{layer}", t, links.dst * links.rows + links.src)[:, 0]
-            order = np.lexsort((u, links.dst))
+            needed = np.zeros(len(links)) if tries is None else tries.at(t, layer)
+            order = np.lexsort((u, needed, links.dst))
             rank = np.empty(len(u), np.int64)
             rank[order] = np.arange(len(u))
             rank -= np.searchsorted(links.dst, links.dst)  # links are sorted by receiver
             return np.asarray(
-                (rank < wanted[layer][links.dst]) & (max(t - 1, 0) % kappa[links.dst] == 0)
+                (rank < wanted[layer][links.dst])
+                & (max(t - 1, 0) % kappa[links.dst] == 0)
+                & np.isfinite(needed)
             )
 
-        return FixedActivity(network, lambda t: every_row, fires)
+        resources = None if tries is None else tries.resources
+        return FixedActivity(network, lambda t: every_row, fires, resources)
+
+
+class _Tries:
+    """How many tries the sender of every link needs in a round until its message is there."""
+
+    def __init__(self, schedule: Schedule, network: Network, draws: Draws) -> None:
+        self.resources = schedule.bind(network, draws)
+        self._network, self._draws = network, draws
+        rates = rates_of(schedule, network, draws, Span(observed=0))
+        idle = np.append(rates.nodes == 0, np.zeros(network.hubs, bool))  # hubs compute nothing
+        self._never = {
+            name: (rates.links[name] == 0) | idle[links.src]
+            for name, links in network.layers.items()
+        }
+
+    def at(self, t: int, layer: str) -> Floats:
+        """T_ij of every link of a layer; infinite where no number of tries would do."""
+        network, links = self._network, self._network.layers[layer]
+        ids = links.dst * links.rows + links.src
+        computing = np.zeros(network.rows)
+        computing[: network.clients] = _until_success(
+            self._draws("sampled/computing", t, network.workers)[:, 0],
+            self.resources.node_probability(t),
+        )
+        sending = _until_success(
+            self._draws(f"sampled/sending/{layer}", t, ids)[:, 0],
+            self.resources.link_probability(t, layer),
+        )
+        return np.where(self._never[layer], np.inf, computing[links.src] + sending)
+
+
+def _until_success(u: Floats, p: Floats) -> Floats:
+    """Turn uniforms on [0, 1) into tries up to the first success: more than k with (1 - p)^k."""
+    with np.errstate(divide="ignore"):  # a success that is certain takes one try
+        return np.floor(np.log1p(-u) / np.log1p(-p)) + 1
 
 
 def _one_each(name: str, given: ArrayLike, rows: int) -> NDArray[Any]:

@@ -223,7 +223,7 @@ def cover_pame(
     elif rates.coins is not None and rates.coins["peers"].min(initial=1.0) == 1:
         heard, kappa = links.in_degree, rates.period["peers"]
     else:
-        why = "the schedule is not Sampled, so who hears whom is not what it wants"
+        why = "it wants neighbours that are drawn evenly, as Sampled does without resources"
         return Coverage(title, False, (why,))
     # Of settings that differ the paper takes the least: min sigma_i, min gamma_i, min s_i.
     sigma, growth = float(np.min(rule.sigma)), float(np.min(rule.growth))
