@@ -111,3 +111,11 @@ def test_what_cannot_be_is_refused():
         OneNode(0.0)
     with pytest.raises(ConfigError, match="gamma"):
         pl.rules.GossipPushPull(0.1, gamma=1.5)
+
+
+def test_theory_counts_the_gradients_of_those_who_take_part():
+    exp = experiment(rounds=3000)
+    ledger, found = pl.simulate(exp).ledger, pl.theory.advise(exp).costs
+    assert found.gradients == pytest.approx((ledger.gradients - 6) / exp.rounds, rel=0.04)
+    assert found.messages == pytest.approx(ledger.messages / exp.rounds, rel=0.04)
+    assert found.gradients < 4

@@ -15,6 +15,7 @@ from peerloom.schedules import (
     Explicit,
     HubRounds,
     OneEdge,
+    OneNode,
     OnePeer,
     Participation,
     Refresh,
@@ -36,12 +37,14 @@ KNOWN = [
     (PEERS, Bernoulli(nodes=distributions.Beta(2, 2), links=distributions.Beta(2, 2))),
     (PEERS, Bernoulli(nodes=0.3, links=0.6, compat=("or",))),
     (PEERS, OneEdge()),
+    (PEERS, OneNode(0.6)),
     (PEERS, Refresh(4)),
     (PEERS, Sampled(kappa=2, fraction=0.5)),
     (PEERS, Sampled(kappa=(1, 2, 3, 4, 5, 6), fraction=0.4)),
     (PEERS, Split(nodes=Bernoulli(nodes=0.2), links=Every(4))),
     (HUBS, HubRounds(tau=2, q=3, nodes=0.7)),
     (HUBS, Participation(0.5)),
+    (HUBS, OneNode(0.6)),
 ]
 
 

@@ -26,6 +26,7 @@ from peerloom.schedules import (
     Every,
     Explicit,
     HubRounds,
+    OneNode,
     Sampled,
     Split,
     distributions,
@@ -317,6 +318,19 @@ def test_what_cannot_work_is_said():
         .findings[0]
         .text
     )
+
+
+def test_links_that_were_only_not_seen_to_fire_are_no_error():
+    """What first rounds show is a sample: rare links may come later."""
+    able = Bernoulli(nodes=(1.0, 1.0, 1.0, 1.0, 1.0, 0.01))
+    rare = Sampled(fraction=0.2, resources=able)
+    found = advise(experiment(graphs.complete(6), PaME(sigma=1.0), schedule=rare, rounds=5))
+    assert found.works
+    assert any("do not fire in the first 5 rounds" in one.text for one in found.findings)
+    found = advise(
+        experiment(graphs.ring(40), schedule=OneNode(), rounds=20, problem=quadratic(40))
+    )
+    assert not any("do not fire" in one.text for one in found.findings), "its rates are known"
 
 
 def test_what_is_risky_is_said():

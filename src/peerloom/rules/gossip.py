@@ -172,7 +172,7 @@ class GossipPushPull:
         y_i <- y_i - sum_j b_ji y_i + g_i(x_i) - g_i(old x_i)
         y_j <- y_j + b_ji y_i + g_j(x_j) - g_j(old x_j)
 
-    i the node that wakes, j those that hear it; all others rest.
+    i the node that wakes, j those that hear it; all others rest. It is v that says who takes part.
 
     As in Push-Pull, x <- R x - alpha y and y <- C y + g(x) - g(old x), where this round's R has
     rows, and its C columns, that sum to one; alpha is 0 for who rests. So y, which starts as the
@@ -184,8 +184,9 @@ class GossipPushPull:
     the waking node steps too is what the method needs to be Push-Pull among those who take part,
     and what Pu and Nedic's gossip on undirected graphs does.
 
-    Give it the schedule `OneNode`. Several nodes may wake at once: their mean is pulled. Spod-GT
-    means another method by this name, which is `SporadicPushPull`. Any strongly connected graph.
+    Give it the schedule `OneNode`. Of several nodes that are heard at once the mean is pulled.
+    Spod-GT means another method by this name, which is `SporadicPushPull`. Any strongly connected
+    graph.
     Reference: Pu, Shi, Xu and Nedic, "Push-Pull Gradient Methods for Distributed Optimization in
     Networks", 2021.
     """
@@ -207,9 +208,9 @@ class GossipPushPull:
         return Tracked(x, g, g)
 
     def step(self, s: Tracked, port: Port) -> Tracked:
-        """Pull what arrived; rows that send or receive step, and take a new gradient."""
+        """Pull what arrived; rows that take part step, and take a new gradient."""
         pulled, y = port.mix(average(s.x), push(s.y))
-        part = ((port.received() > 0) | (port.fires() > 0)).to(s.x)
-        x = s.x + self.gamma * (pulled - s.x) - rate_at(self.lr, port.t) * part * s.y
-        g = torch.where(part > 0, port.grad(x, part), s.g)
+        v = port.active()
+        x = s.x + self.gamma * (pulled - s.x) - rate_at(self.lr, port.t) * v * s.y
+        g = torch.where(v > 0, port.grad(x, v), s.g)
         return Tracked(x, y + g - s.g, g)

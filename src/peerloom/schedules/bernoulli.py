@@ -104,6 +104,7 @@ class Bernoulli:
             if fair
             else observed_nodes(activity, network, span.observed),
             fair=fair and self.nodes_follow is None,
+            observed=0 if coins else span.observed,
             redraw=self.redraw,
             nodes_follow=self.nodes_follow,
         )

@@ -60,8 +60,8 @@ class OneEdge:
 class OneNode:
     """One node, drawn uniformly, wakes and sends in each round.
 
-    It sends along each of its links with probability `links`. For `GossipPushPull`, where who sends
-    and who receives computes, whatever the schedule says of them.
+    It sends along each of its links with probability `links`. It and those that hear it compute,
+    and all others rest; so does a node that wakes and sends to nobody. For `GossipPushPull`.
     """
 
     links: float = 1.0
@@ -79,7 +79,31 @@ class OneNode:
             coins = draws(f"one node/{layer}/links", t, links.dst * links.rows + links.src)[:, 0]
             return np.asarray((links.src == awake) & (coins < self.links))
 
-        return _computing_always(network, fires)
+        def computes(t: int) -> Bools:
+            takes_part = np.zeros(network.rows, bool)
+            for name, links in network.layers.items():
+                live = fires(t, name)
+                takes_part[links.src[live]] = takes_part[links.dst[live]] = True
+            return takes_part[: network.clients]
+
+        return FixedActivity(network, computes, fires)
+
+    def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
+        """Every link alike; a client computes when it wakes and sends, or is sent to."""
+        rests = np.ones(network.clients)
+        for links in network.layers.values():
+            sends = 1 - (1 - self.links) ** links.out_degree
+            rests *= 1 - ((sends + self.links * links.in_degree) / links.rows)[: network.clients]
+        return ActivityRates(
+            coins=None,
+            period=dict.fromkeys(network.layers, 1),
+            links={
+                name: np.full(len(links), self.links / links.rows)
+                for name, links in network.layers.items()
+            },
+            nodes=1 - rests,
+            fair=False,
+        )
 
 
 @checked

@@ -56,6 +56,7 @@ class ActivityRates:
     sampling  who hears how many, where receivers draw their neighbours
     nodes_follow  the rate with which clients' idle rounds grow rarer; `nodes` are then those of the
               first round asked for
+    observed  in how many first rounds links were counted; 0 where their rates are known
     """
 
     coins: dict[str, Floats] | None
@@ -68,6 +69,7 @@ class ActivityRates:
     cycle: bool = False
     sampling: Sampling | None = None
     nodes_follow: Rate | None = None
+    observed: int = 0
 
     @property
     def common_period(self) -> int:
@@ -94,6 +96,7 @@ def rates_of(schedule: Schedule, network: Network, draws: Draws, span: Span) -> 
         links=observed_links(activity, network, span.observed),
         nodes=observed_nodes(activity, network, span.observed),
         fair=False,
+        observed=span.observed,
     )
 
 

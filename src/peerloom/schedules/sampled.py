@@ -90,6 +90,7 @@ class Sampled:
                 links=observed_links(activity, network, span.observed),
                 nodes=np.ones(network.clients),
                 fair=True,
+                observed=span.observed,
             )
         return ActivityRates(
             coins=None,

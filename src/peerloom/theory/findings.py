@@ -83,11 +83,18 @@ def _graph(exp: Experiment, rates: ActivityRates, shape: GraphFacts) -> Iterator
     elif not exp.graph.hubs:
         links = exp.graph.peers
         live = rates.links["peers"] > 0
-        if strong_parts(links, live) > 1:
+        silent, apart = int((~live).sum()), "and without them the graph falls apart"
+        if strong_parts(links, live) > 1 and rates.observed:
+            yield Finding(
+                "warning",
+                f"{silent} of the {len(links)} links do not fire in the first {rates.observed} "
+                f"rounds, {apart}. Let links fire more often, unless these only come later.",
+            )
+        elif strong_parts(links, live) > 1:
             yield Finding(
                 "error",
-                f"{int((~live).sum())} of the {len(links)} links never fire, and without them the "
-                "graph falls apart. Raise their probability above 0.",
+                f"{silent} of the {len(links)} links never fire, {apart}. Raise their probability "
+                "above 0.",
             )
         elif averages and shape.bipartite:
             whole = exp.message.fit == "whole" and bool(np.all(rates.links["peers"] == 1))
