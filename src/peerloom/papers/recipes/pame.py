@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from ...sweeps.readings import Found, Reading
+from . import pame_words as words
 from .checks import Check, Part
-from .claims import across, printed
+from .claims import across, by_seed, printed
+from .pame_excess import excess
 from .pame_periods import equal_periods, unequal_periods
 from .pame_settings import NODES, OBJECTIVE, ROUNDS, alone, nodes, pairs
 from .recipe import Recipe
@@ -41,6 +44,23 @@ def _diminishing(found: Found) -> list[Part]:
             saved = tuple(min(a[s] - b[s], (a[s] - b[s]) - (b[s] - c[s])) for s in seeds)
             made.append(Part(f"m {m}", saved, "above", 0.0))
     return made
+
+
+def _more_nodes(found: Found) -> list[Part]:
+    """How far the final objective lies above the least, of fewer nodes over more, at rate 0.1.
+
+    Above the least: that itself grows with m, since more samples share 200 features.
+    """
+    ends = {m: excess(found, f"0.1, m {m}", "PaME", "end") for m in NODES}
+    return [
+        Part(
+            f"m {few} over m {many}",
+            by_seed(lambda both: both[0] / both[1], [ends[few], ends[many]]),
+            "above",
+            1.0,
+        )
+        for few, many in pairwise(NODES)
+    ]
 
 
 _SHARES, _DEGREES = (0.1, 0.2, 0.4, 0.6), (6, 12, 26, 38, 63)
@@ -74,6 +94,7 @@ def _connectivity() -> Recipe:
             1.05,
             "The objective saturates but for sparse graphs and small s",
             name="saturates",
+            **words.SATURATES,
         ),
         printed(
             iterations,
@@ -81,6 +102,7 @@ def _connectivity() -> Recipe:
             "About 200 iterations, to a factor of two",
             ratio=True,
             name="iterations",
+            **words.CONSISTENT,
         ),
     ]
     own = alone("Transmission rate and degree, m 64", checks, "rate and degree", points)
@@ -97,8 +119,9 @@ PAME: dict[str, Recipe] = {
                 pairs("0.1", "0.6"),
                 "below",
                 1.05,
-                "A rate of 0.1 already comes near",
+                "A rate of 0.1 already comes near to the highest, 0.6",
                 name="0.1 is near",
+                **words.ALREADY_NEAR,
             ),
             across(
                 "PaME",
@@ -108,6 +131,24 @@ PAME: dict[str, Recipe] = {
                 1.02,
                 "Little is gained beyond 0.2",
                 name="0.2 is enough",
+                **words.NEGLIGIBLE,
+            ),
+            across(
+                "PaME",
+                ROUNDS,
+                pairs("0.1", "0.6"),
+                "above",
+                1.0,
+                "A higher rate is faster: 0.6 than 0.1",
+                name="faster",
+                **words.RATE_HELPS,
+            ),
+            Check(
+                "more nodes",
+                "At the lowest rate more nodes end nearer to the least objective",
+                "excess of the final objective at a rate of 0.1, of fewer nodes over more, above 1",
+                _more_nodes,
+                **words.MORE_NODES,
             ),
         ],
         "rate",
@@ -124,12 +165,14 @@ PAME: dict[str, Recipe] = {
                 1.0,
                 "0.2 is faster than 0.1",
                 name="faster",
+                **words.PARTICIPATION,
             ),
             Check(
                 "diminishing",
                 "A big gain from 0.1 to 0.2, then less",
                 "iterations saved to 0.2, less those to 0.3",
                 _diminishing,
+                **words.MARGINAL,
             ),
         ],
         "participation",

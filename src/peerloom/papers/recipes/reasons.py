@@ -45,12 +45,6 @@ _SMALLER_STEP = (
     "and 41, as the paper says: a gain from 0.1 to 0.2, then less. The degree, of which t is a "
     "share, is not said in the paper either."
 )
-_SETTLED_BETWEEN = (
-    "The rule that ends runs looks at three objectives in a row. With a period of 8 or 16 it is "
-    "met between two communications (rounds 40 and 45 at m = 32), where local steps have come to "
-    "rest and models have not agreed; with periods of 2 and 4, when all talk at once, each "
-    "communication disturbs it (212 and 341 rounds)."
-)
 _FINITE_STEPS = (
     "PaME's steps shrink by 1.005 in every round, so all of them together are finite, and the "
     "rule that ends runs is met while it still learns: at m = 32, first seed, after 245 rounds at "
@@ -90,8 +84,6 @@ REASONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ),
     ("dspodfl", "table4"): (_ONE_DRAW, _LATCHED),
     ("pame", "fig2b"): (_SMALLER_STEP,),
-    ("pame", "fig2c"): (_SETTLED_BETWEEN,),
-    ("pame", "fig2d"): (_SETTLED_BETWEEN,),
     ("pame", "fig7"): (_SMALLER_STEP,),
     ("pame", "fig8"): (_FINITE_STEPS,),
     ("pame", "fig9"): (_SETTLED_TOO_SOON,),
