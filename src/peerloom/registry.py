@@ -141,6 +141,8 @@ def describe(part: object) -> Any:
                 f"'{part.name}' was made from objects in memory, so a file cannot describe it."
             )
         return {key: describe(value) for key, value in part.recipe.items() if value is not None}
+    if isinstance(part, Mapping):  # a recipe within a recipe
+        return {key: describe(value) for key, value in part.items() if value is not None}
     if isinstance(part, Tensor | np.ndarray | str | bool | int | float | list | tuple | np.generic):
         return _plain(part)
     if dataclasses.is_dataclass(part) and not isinstance(part, type):

@@ -11,7 +11,16 @@ from scipy.special import expit
 import peerloom.problems
 from peerloom.core import ConfigError
 from peerloom.datasets import CATALOGUE
-from peerloom.problems import DATA, Dataset, blobs, digits, linear_regression, logistic_regression
+from peerloom.problems import (
+    DATA,
+    Dataset,
+    blobs,
+    digits,
+    linear_regression,
+    logistic_regression,
+    part,
+)
+from peerloom.registry import build, describe
 
 SYNTHETIC = {
     "blobs": blobs,
@@ -28,8 +37,8 @@ def test_synthetic_data_are_a_function_of_the_seed(name):
     assert not np.array_equal(one.x, other.x)
 
 
-# A site brings its own samples.
-@pytest.mark.parametrize("name", sorted(set(DATA) - set(CATALOGUE) - {"own"}))
+# A site brings its own samples, and a part is one of something.
+@pytest.mark.parametrize("name", sorted(set(DATA) - set(CATALOGUE) - {"own", "part"}))
 def test_data_can_be_made_again_from_their_recipe(name):
     data = DATA[name]()
     recipe = dict(data.recipe)
@@ -37,6 +46,34 @@ def test_data_can_be_made_again_from_their_recipe(name):
     assert np.array_equal(data.x, again.x)
     assert np.array_equal(data.y, again.y)
     assert data.x.dtype == np.float32
+
+
+def test_a_part_has_all_classes_alike_also_of_sorted_files():
+    x, y = np.arange(30.0)[:, None], np.repeat([0, 1, 2], 10)
+    whole = Dataset.of(x, y, x[::2], y[::2], owners=y)
+    some = part(whole, samples=7, test=6)
+    assert some.x[:, 0].tolist() == [0, 4, 8, 12, 17, 21, 25]
+    assert some.y.tolist() == some.owners.tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert some.test_y.tolist() == [0, 0, 1, 1, 2, 2]
+    same = part(whole)
+    assert (len(same.x), len(same.test_x), same.classes) == (30, 15, 3)
+    for wrong in ({"samples": 31}, {"samples": 0}, {"test": 16}):
+        with pytest.raises(ConfigError, match=r"must be from 1 to"):
+            part(whole, **wrong)
+    with pytest.raises(ConfigError, match="holds nothing out"):
+        part(blobs_without_test(), test=1)
+
+
+def blobs_without_test():
+    return Dataset.of(np.eye(3), [0, 1, 2])
+
+
+def test_a_part_is_made_again_from_its_table():
+    table = {"name": "part", "of": {"name": "digits", "test": 0.5}, "samples": 40, "test": 10}
+    data = build("data", table, "problem.data")
+    assert (len(data.x), len(data.test_x)) == (40, 10)
+    assert describe(data) == table
+    assert not data.facts, "what is known of all samples is not known of some"
 
 
 def test_the_digits_are_those_of_scikit_learn():

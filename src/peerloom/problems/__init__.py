@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ..core import Problem
 from .classification import Classification
 from .convnets import CNN, MLLCNN, VGG11, CifarResNet, LeNet, ResNet18
-from .data import Dataset, digits
+from .data import Dataset, digits, part
 from .images import cifar10, emnist_letters, fashion_mnist, mnist, mnist_writers
 from .losses import LOSSES
 from .models import MLP, MODELS, Linear
@@ -58,6 +58,7 @@ __all__ = [
     "mnist",
     "mnist_writers",
     "own",
+    "part",
 ]
 
 PROBLEMS: dict[str, type[Problem]] = {"Classification": Classification, "Quadratic": Quadratic}
@@ -75,4 +76,5 @@ DATA: dict[str, Callable[..., Dataset]] = {
     "mnist": mnist,
     "mnist-writers": mnist_writers,
     "own": own,
+    "part": part,
 }
