@@ -44,11 +44,11 @@ KEYS: dict[str, str] = {
     "N rounds as well; closely = true for more about a rule's directions, train = true for the "
     "training loss",
     "algorithm": "one algorithm",
-    "algorithms": "several, to compare; each may have a label, a graph, a schedule and a message "
-    "of its own",
+    "algorithms": "several, to compare; each may have a label, a graph, a schedule, a message, "
+    "rounds and evaluations of its own",
 }
 # What an algorithm's table may hold beside its arguments.
-_OWN = ("label", "graph", "schedule", "message", "rounds")
+_OWN = ("label", "graph", "schedule", "message", "rounds", "evaluate")
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _experiment(shared: _Shared, where: str, rule: Table) -> Experiment:
         seed=seed,
         x0=table.get("x0"),
         dtype=table.get("dtype", "float32"),
-        evaluate=_evaluate(table.get("evaluate", {})),
+        evaluate=_evaluate(own.get("evaluate", table.get("evaluate", {}))),
         resources=common if resources is None else resources,
         until_delay=_optional(table, "until_delay"),
         until_settled=_optional(table, "until_settled"),

@@ -55,6 +55,11 @@ def small(*settings):
     return comparison_from(override(tomllib.loads(SMALL), settings))
 
 
+def test_an_algorithm_may_be_judged_in_rounds_of_its_own():
+    found = small("evaluate.every=2", "algorithms.1.evaluate={every=3}").experiments
+    assert {exp.name: exp.evaluate.every for exp in found} == {"DSpodFL": 2, "slower and slower": 3}
+
+
 def test_every_algorithm_runs_with_every_seed():
     found = [(exp.name, exp.seed, exp.rounds) for exp in small().experiments]
     assert found == [

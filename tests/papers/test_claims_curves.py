@@ -106,7 +106,7 @@ def test_within_compares_the_means_of_two_sets_of_points():
     assert answer(check, points(0.5, 0.7, 0.6, -math.inf)) == "does not hold"
 
 
-QUOTED = ("dspodfl", "spod-gt", "mll-sgd")
+QUOTED = ("dspodfl", "spod-gt", "mll-sgd", "pame")
 EVERY = [
     (paper, figure, check)
     for paper in QUOTED

@@ -13,6 +13,7 @@ from .mll_sgd import MLL_ALIASES, MLL_SGD
 from .outcome import Outcome, outcome
 from .pame import PAME, PAME_ALIASES
 from .pame_compared import PAME_COMPARED
+from .pame_networks import PAME_NETWORKS
 from .recipe import Changed, Form, Recipe
 from .spod_gt import SPOD_GT
 
@@ -35,7 +36,7 @@ RECIPES: dict[str, dict[str, Recipe]] = {
     "spod-gt": SPOD_GT,
     "mll-sgd": MLL_SGD,
     "depositum": DEPOSITUM | {"table3": TABLE3},
-    "pame": PAME | PAME_COMPARED,
+    "pame": PAME | PAME_COMPARED | PAME_NETWORKS,
 }
 # Figures that show the same runs as another one.
 ALIASES: dict[str, dict[str, str]] = {"mll-sgd": MLL_ALIASES, "pame": PAME_ALIASES}

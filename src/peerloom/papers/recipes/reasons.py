@@ -46,15 +46,9 @@ _SMALLER_STEP = (
     "share, is not said in the paper either."
 )
 _FINITE_STEPS = (
-    "PaME's steps shrink by 1.005 in every round, so all of them together are finite, and the "
-    "rule that ends runs is met while it still learns: at m = 32, first seed, after 245 rounds at "
-    "95.2 %. With a constant step it is 96.3 %, with steps four times as large that shrink by "
-    "1.001 97.1 %; D-PSGD has 98.9 %, after 491 rounds."
-)
-_SETTLED_TOO_SOON = (
-    "The rule that ends runs looks at three objectives in a row, and some pause before they have "
-    "learned: with 64 nodes and 10,000 features BEER meets it after 5 rounds, at 94.8 %, and "
-    "D-PSGD after 9, at 95.8 %; PaME goes on to 99.97 %, in 706."
+    "PaME's steps shrink by 1.005 in every round, so all of them together are finite, and there "
+    "are fewer of them where more neighbours are asked. At m = 32, first seed, it has 97.1 % after "
+    "400 rounds, D-PSGD 98.8 % and DFedSAM, with as many gradients in 80 rounds, more."
 )
 _NOT_WHAT_IS_JUDGED = (
     "No reason was found. It is not a matter of which models are judged on what: the loss of "
@@ -86,7 +80,6 @@ REASONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("pame", "fig2b"): (_SMALLER_STEP,),
     ("pame", "fig7"): (_SMALLER_STEP,),
     ("pame", "fig8"): (_FINITE_STEPS,),
-    ("pame", "fig9"): (_SETTLED_TOO_SOON,),
     **{
         ("spod-gt", f"fig{name}"): (_WITHDRAWN, _CLIPPED)
         for name in ("2a", "2b", "3a", "3b", "3c", "3d")
