@@ -19,6 +19,7 @@ from .codecs import CODECS
 from .core import (
     Codec,
     ConfigError,
+    Cosine,
     DataError,
     InverseSqrt,
     Network,
@@ -28,6 +29,7 @@ from .core import (
     Rate,
     Rule,
     Schedule,
+    Warmup,
     nearest,
 )
 from .graphs import GRAPHS
@@ -52,7 +54,12 @@ KINDS: dict[str, Mapping[str, Callable[..., Any]]] = {
     "models": MODELS,
     "partitions": PARTITIONS,
     "problems": PROBLEMS,
-    "rates": {"InverseSqrt": InverseSqrt, "Pieces": Pieces},
+    "rates": {
+        "Cosine": Cosine,
+        "InverseSqrt": InverseSqrt,
+        "Pieces": Pieces,
+        "Warmup": Warmup,
+    },
     "regularisers": REGULARISERS,
     "schedules": SCHEDULES,
 }

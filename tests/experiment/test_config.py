@@ -188,7 +188,7 @@ def _toml(part):
         ),
         (
             "algorithms.0.lr={start=0.1}",
-            "algorithms.DSpodFL.lr: needs a name.* Known rates: InverseSqrt, Pieces",
+            "algorithms.DSpodFL.lr: needs a name.* Known rates: Cosine, InverseSqrt, Pieces, War",
         ),
         (
             "algorithms.0.lr=InverseSqrt",

@@ -29,6 +29,7 @@ NEEDED = {
     "Beta": {"a": 0.5, "b": 0.5}, "TruncatedNormal": {"mean": 0.5, "std": 0.1},
     "BimodalTruncatedNormal": {"mean1": 0.2, "mean2": 0.8, "std": 0.1},
     "InverseSqrt": {"start": 0.1, "gamma": 10}, "Pieces": {"rates": (0.1,), "starts": (1,)},
+    "Cosine": {"start": 0.1, "rounds": 9}, "Warmup": {"rounds": 3, "then": 0.1},
     "L1": {"lam": 0.1}, "L2": {"lam": 0.1}, "MCP": {"lam": 0.1, "theta": 3.0},
     "SCAD": {"lam": 0.1, "theta": 3.0}, "Box": {"lo": -1.0, "hi": 1.0},
 }  # fmt: skip

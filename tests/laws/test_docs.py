@@ -29,7 +29,8 @@ def test_the_skeleton_of_a_new_algorithm_works(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(rule)
     monkeypatch.syspath_prepend(tmp_path)
     exec(compile(check, "new-algorithm.md", "exec"), {})
-    (table,) = map(tomllib.loads, blocks("docs/new-algorithm.md", "toml"))
+    table, rate = map(tomllib.loads, blocks("docs/new-algorithm.md", "toml"))
+    table["algorithms"][1] |= rate
     table |= {"rounds": 30, "seeds": [1]}
     for exp in comparison_from(table).experiments:
         result = pl.simulate(exp)

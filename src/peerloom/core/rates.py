@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,8 +11,8 @@ from ..errors import ConfigError
 from .per_client import check_entries, is_number
 
 __all__ = [
-    "HasRate", "InverseSqrt", "Pieces", "Rate", "Rates", "check_rate", "check_rates",
-    "rate_at", "rates_at",
+    "Cosine", "HasRate", "InverseSqrt", "Pieces", "Rate", "Rates", "Warmup", "check_rate",
+    "check_rates", "largest_rate", "rate_at", "rates_at",
 ]  # fmt: skip
 
 
@@ -64,7 +65,7 @@ class InverseSqrt:
 @checked
 @dataclass(frozen=True)
 class Pieces:
-    """rates[i] from round starts[i] on, until the next start.
+    """rates[i] from round starts[i] on, until the next start: a step size that falls in steps.
 
     >>> Pieces(rates=(0.1, 0.01), starts=(1, 100)).at(150)
     0.01
@@ -90,6 +91,70 @@ class Pieces:
         return [rate for rate, start in pieces if start <= t][-1]
 
 
+@checked
+@dataclass(frozen=True)
+class Cosine:
+    """end + (start - end) (1 + cos(pi k / rounds)) / 2 with k = t - 1: down half a cosine.
+
+    From round `rounds` + 1 on it is `end`. Rules with several local steps in a round take all of
+    them at the rate of the round.
+
+    >>> [round(Cosine(start=0.1, rounds=4).at(t), 3) for t in (1, 3, 5, 9)]
+    [0.1, 0.05, 0.0, 0.0]
+    """
+
+    start: float
+    rounds: int
+    end: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.end < self.start <= LARGEST:
+            raise ConfigError(
+                f"Cosine falls from start to end, which is at least 0 and below it; found start "
+                f"{self.start} and end {self.end}."
+            )
+        if self.rounds < 1:
+            raise ConfigError(f"Cosine.rounds must be at least 1 round, found {self.rounds}.")
+
+    def at(self, t: int) -> float:
+        """The step size of round t."""
+        k = min(max(t - 1, 0), self.rounds)
+        return self.end + (self.start - self.end) * (1 + math.cos(math.pi * k / self.rounds)) / 2
+
+
+@checked
+@dataclass(frozen=True)
+class Warmup:
+    """A line up to the first value of another rate in `rounds` rounds; then that rate.
+
+        then(1) t / rounds   for t = 1 ... rounds,   then(t - rounds) afterwards
+
+    `then` is a number or a rate, which counts its rounds from the end of the warm-up on.
+
+    >>> rate = Warmup(rounds=4, then=Cosine(start=0.1, rounds=10))
+    >>> [round(rate.at(t), 3) for t in (1, 2, 4, 5, 10, 15)]
+    [0.025, 0.05, 0.1, 0.1, 0.05, 0.0]
+    """
+
+    rounds: int
+    then: float | Rate
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise ConfigError(f"Warmup.rounds must be at least 1 round, found {self.rounds}.")
+        if not _works(self.then):
+            raise ConfigError(
+                f"Warmup.then must be a number above 0 (and at most {LARGEST:g}) or a rate such as "
+                f"Cosine; found {self.then}."
+            )
+
+    def at(self, t: int) -> float:
+        """The step size of round t."""
+        if t <= self.rounds:
+            return rate_at(self.then, 1) * (max(t, 1) / self.rounds)
+        return rate_at(self.then, t - self.rounds)
+
+
 def rate_at(lr: float | Rate, t: int) -> float:
     """The step size of round t, whether it is a number or changes."""
     # Asked in every round, and isinstance of a protocol is slow.
@@ -103,6 +168,19 @@ def rates_at(lr: Rates, t: int) -> float | list[float]:
     [0.1, 0.02]
     """
     return [rate_at(own, t) for own in lr] if isinstance(lr, tuple) else rate_at(lr, t)
+
+
+def largest_rate(lr: Rates, rounds: int) -> float:
+    """The largest step size of any client in so many rounds.
+
+    >>> largest_rate((0.1, Warmup(rounds=10, then=0.3)), rounds=5)
+    0.15
+    """
+    each = lr if isinstance(lr, tuple) else (lr,)
+    return max(
+        max(map(one.at, range(1, max(rounds, 1) + 1))) if isinstance(one, Rate) else float(one)
+        for one in each
+    )
 
 
 def check_rate(rule: HasRate) -> None:

@@ -10,10 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from .. import extensions
-from ..core import rates_at
+from ..core import largest_rate
 from ..experiment import Experiment
 from .activity_rates import ActivityRates
 from .constants import Constants
@@ -87,6 +85,6 @@ def _none(exp: Experiment, why: str) -> Coverage:
 
 
 def step_of(exp: Experiment) -> float | None:
-    """The largest step of any client in the first round; None where the rule has no `lr`."""
+    """The largest step of any client in the run; None where the rule has no `lr`."""
     lr: Any = getattr(exp.algorithm, "lr", None)
-    return None if lr is None else float(np.max(rates_at(lr, 1)))
+    return None if lr is None else largest_rate(lr, exp.rounds)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core import InverseSqrt, Rate
+from ...core import InverseSqrt, Rate, largest_rate
 from ...experiment import Experiment
 from ...problems.properties import properties_of
 from ...theory.activity_rates import ActivityRates
@@ -31,7 +31,7 @@ def cover(exp: Experiment, rates: ActivityRates, mixing: Contraction, k: Constan
     A step that shrinks is held to appendices I and K instead.
     """
     rule: Any = exp.algorithm
-    alpha = rule.lr.at(1) if isinstance(rule.lr, Rate) else float(rule.lr)
+    alpha = largest_rate(rule.lr, exp.rounds)
     found, largest = exact_floor(exp, rates) or (None, None)
     both = "DSpodFL, Theorems 4.11 and 4.12"
     if rates.cycle:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core import Rate, rates_at
+from ...core import Rate, largest_rate
 from ...experiment import Experiment
 from ...problems.properties import properties_of
 from ...theory.activity_rates import ActivityRates
@@ -31,11 +31,11 @@ def cover_spod_gt(
     """Spod-GT, Theorem 4.10: on any real network it wants links that all but always fire."""
     rule: Any = exp.algorithm
     title, m = "Spod-GT, Theorem 4.10", exp.graph.clients
-    eta = np.broadcast_to(np.asarray(rates_at(rule.lr, 1), np.float64), m)
+    own = rule.lr if isinstance(rule.lr, tuple) else (rule.lr,)
+    eta = np.broadcast_to([largest_rate(one, exp.rounds) for one in own], m)
     fails = [] if math.isfinite(k.smoothness.value) else ["the losses are not smooth"]
     if rule.skip == "hold":
         fails.append('skip="hold" keeps old gradients, which the theorem does not know')
-    own = rule.lr if isinstance(rule.lr, tuple) else (rule.lr,)
     if any(isinstance(one, Rate) for one in own):
         fails.append("the step changes, and the theorem wants a constant one")
     if rates.nodes_follow is not None:
@@ -119,7 +119,7 @@ def cover_mll_sgd(
     """MLL-SGD, Theorem 1: condition (12), and data that look alike."""
     rule: Any = exp.algorithm
     title = "MLL-SGD, Theorem 1"
-    eta = rule.lr.at(1) if isinstance(rule.lr, Rate) else float(rule.lr)
+    eta = largest_rate(rule.lr, exp.rounds)
     if rates.coins is None or any(p.min(initial=1.0) < 1 for p in rates.coins.values()):
         why = "layers do not fire at fixed intervals, as under HubRounds, so there are no tau and q"
         return Coverage(title, False, (why,), eta)
