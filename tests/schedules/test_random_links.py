@@ -3,12 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import peerloom as pl
 from peerloom.core import Draws
 from peerloom.errors import ConfigError
 from peerloom.runtime import iterate
-from peerloom.schedules import Epidemic, OneEdge, OnePeer
+from peerloom.schedules import Epidemic, OneEdge, OnePeer, RandomPairs
+from tests.builders import seeds, undirected_graphs
 
 
 def live(schedule, graph, t, seed=0):
@@ -34,6 +37,52 @@ def test_one_peer_takes_the_hops_in_turn():
         assert live(OnePeer(), graph, t) == sorted((i, (i + hop) % 6) for i in range(6))
     with pytest.raises(ConfigError, match="Use 'exponential'"):
         live(OnePeer(), pl.graphs.directed_ring(6), 2)
+
+
+@given(graph=undirected_graphs(), t=st.integers(1, 1000), seed=seeds)
+def test_pairs_are_disjoint_and_leave_no_link_between_two_that_are_alone(graph, t, seed):
+    fires = RandomPairs().bind(graph, Draws(seed)).links(t, "peers")
+    links = graph.peers
+    partner = {int(i): int(j) for i, j in zip(links.dst[fires], links.src[fires], strict=True)}
+    assert len(partner) == fires.sum()  # nobody has two
+    assert all(partner[j] == i for i, j in partner.items())
+    alone = set(range(graph.clients)) - set(partner)
+    ends = zip(links.dst.tolist(), links.src.tolist(), strict=True)
+    assert not any(i in alone and j in alone for i, j in ends)
+
+
+def test_pairs_are_those_of_links_taken_one_by_one_in_a_random_order():
+    """The sentence as a loop, which sees the same draws."""
+    graph, draws = pl.graphs.small_world(9, degree=4, rewire=0.3, seed=2), Draws(5)
+    coins, first = np.unique(graph.peers.coin, return_index=True)
+    for t in range(1, 60):
+        taken, pairs = set(), []
+        for k in np.argsort(draws("pairs/peers", t, coins)[:, 0], kind="stable"):
+            i, j = int(graph.peers.dst[first[k]]), int(graph.peers.src[first[k]])
+            if not {i, j} & taken:
+                taken |= {i, j}
+                pairs += [(i, j), (j, i)]
+        assert live(RandomPairs(), graph, t, seed=5) == sorted(pairs)
+
+
+def test_where_all_know_each_other_every_pairing_is_as_likely():
+    """Six clients have fifteen pairings; seven leave each of them alone as often."""
+    counts, alone = {}, np.zeros(7)
+    for t in range(3000):
+        pairing = tuple(live(RandomPairs(), pl.graphs.complete(6), t))
+        assert len(pairing) == 6
+        counts[pairing] = counts.get(pairing, 0) + 1
+        (left,) = set(range(7)) - {i for i, _ in live(RandomPairs(), pl.graphs.complete(7), t)}
+        alone[left] += 1
+    assert len(counts) == 15
+    assert max(abs(count - 200) for count in counts.values()) < 4.5 * np.sqrt(3000 * 14 / 225)
+    assert np.abs(alone - 3000 / 7).max() < 4.5 * np.sqrt(3000 * 6 / 49)
+
+
+def test_pairs_need_links_both_ways_and_no_hubs():
+    for graph in (pl.graphs.directed_ring(4), pl.graphs.hubs(pl.graphs.ring(3), [1, 1, 1])):
+        with pytest.raises(ConfigError, match="RandomPairs needs"):
+            live(RandomPairs(), graph, 1)
 
 
 def test_epidemic_senders_choose_for_themselves():

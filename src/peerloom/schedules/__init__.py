@@ -8,7 +8,7 @@ from .hub_rounds import HubRounds
 from .measured import NOTHING_TO_MEASURE, Measured, from_seconds, is_measured, with_measured
 from .participation import Participation
 from .planned import check_settings_act, plan_of, planned
-from .random_links import Epidemic, OneEdge, OneNode, OnePeer
+from .random_links import Epidemic, OneEdge, OneNode, OnePeer, RandomPairs
 from .refresh import Refresh
 from .replay import Record, Replay
 from .sampled import Sampled, Split
@@ -30,6 +30,7 @@ __all__ = [
     "OneNode",
     "OnePeer",
     "Participation",
+    "RandomPairs",
     "Record",
     "Refresh",
     "Replay",
@@ -57,6 +58,7 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "OneNode": OneNode,
     "OnePeer": OnePeer,
     "Participation": Participation,
+    "RandomPairs": RandomPairs,
     "Refresh": Refresh,
     "Replay": Replay,
     "Sampled": Sampled,

@@ -1,4 +1,4 @@
-"""Schedules that pick some links per round: one pair, one node, one hop, random receivers."""
+"""Schedules that pick some links per round: one pair, many, one node, one hop, random receivers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from ..core import ConfigError, Draws, Links, Network
 from .fixed import FixedActivity
 from .rates import ActivityRates, Span
 
-__all__ = ["Epidemic", "OneEdge", "OneNode", "OnePeer"]
+__all__ = ["Epidemic", "OneEdge", "OneNode", "OnePeer", "RandomPairs"]
 
 Bools = NDArray[np.bool_]
+Ids = NDArray[np.int64]
 _ALL = np.zeros(1, np.int64)  # the id of a draw that belongs to no row
 
 
@@ -53,6 +54,36 @@ class OneEdge:
             fair=True,
             one_link=True,
         )
+
+
+@checked
+@dataclass(frozen=True)
+class RandomPairs:
+    """Clients meet in disjoint random pairs, drawn anew in each round.
+
+    Links are taken in a random order, each whose two ends are still free. Where all know each other
+    everyone has a partner, or all but one, and every pairing is as likely: NoLoCo's groups of two.
+    On other graphs some more may stay alone for a round.
+    """
+
+    def bind(self, network: Network, draws: Draws) -> FixedActivity:
+        """A pairing per round."""
+        if network.hubs or network.directed:
+            raise ConfigError(
+                f"RandomPairs needs undirected links between clients, but graph '{network.name}' "
+                f"{'has hubs' if network.hubs else 'is directed'}. Use 'complete' or 'regular'."
+            )
+        coins = {
+            name: np.unique(links.coin, return_index=True) for name, links in network.layers.items()
+        }
+
+        def fires(t: int, layer: str) -> Bools:
+            links, (known, first) = network.layers[layer], coins[layer]
+            order = np.argsort(draws(f"pairs/{layer}", t, known)[:, 0], kind="stable")
+            chosen = _taken_in_turn(links.dst[first[order]], links.src[first[order]], links.rows)
+            return np.isin(links.coin, known[order[chosen]])
+
+        return _computing_always(network, fires)
 
 
 @checked
@@ -177,6 +208,24 @@ class Epidemic:
         place = np.argsort(np.argsort(draws("epidemic/place", t, rows)[:, 0]))
         shifts = 1 + np.argsort(draws("epidemic/shift", t, rows[1:])[:, 0])[: self.s]
         return np.isin((place[links.dst] - place[links.src]) % links.rows, shifts)
+
+
+def _taken_in_turn(one: Ids, other: Ids, rows: int) -> Bools:
+    """Which of some links are taken, one after the other, whose two ends are still free.
+
+    All that come first at both of their ends at once, until none is left.
+    """
+    place, chosen, open_ = np.arange(len(one)), np.zeros(len(one), bool), np.ones(len(one), bool)
+    while open_.any():
+        earliest = np.full(rows, len(one))
+        for end in (one, other):
+            np.minimum.at(earliest, end[open_], place[open_])
+        now = open_ & (earliest[one] == place) & (earliest[other] == place)
+        chosen |= now
+        taken = np.zeros(rows, bool)
+        taken[one[now]] = taken[other[now]] = True
+        open_ &= ~(taken[one] | taken[other])
+    return chosen
 
 
 def _computing_always(network: Network, fires: Callable[[int, str], Bools]) -> FixedActivity:
