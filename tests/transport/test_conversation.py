@@ -1,6 +1,7 @@
 """The protocol over bytes that are cut, delayed and lost: once, in order, bounded."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -368,3 +369,24 @@ def test_no_answer_speaks_for_a_parcel_without_a_link(asked, back):
     say(talk, asked)
     assert [kind for kind, _ in said(talk)] == [Kind.ROSTER, Kind.BYE], "what says that it is gone"
     assert talk.finished
+
+
+def test_a_copy_is_known_as_such_also_if_a_ping_left_while_it_was_judged():
+    """The PING of that moment says nothing of the time after, and a busy link sends no other."""
+    network = MemoryNetwork(PAIR, RUN, 0, Faults())
+    with network.endpoint(A) as a, network.endpoint(B) as b:
+        a.send(B, parcel(1))
+        assert b.take(A, 1, 0, 100.0).round == 1
+        table = network.drivers[B].table
+        current, life = table.greetings.current(A), table.lives.known(A).life
+        copy = {"incarnation": life.incarnation + 1, "process_nonce": 7, "parents": [list(life)]}
+        late = SimpleNamespace(peer=A, version=VERSION, attempt=0)
+        with table.lock:
+            assert table.greetings._impostor(late, copy) == "second_process"
+            current._gather(table.clock() - 1e-3)
+        network.pass_time(0.1)
+        with table.lock:
+            assert table.greetings._impostor(late, copy) == "second_process"
+        network.pass_time(0.1)
+        with table.lock:
+            assert table.greetings._impostor(late, copy) == "identity_conflict"

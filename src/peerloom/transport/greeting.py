@@ -278,8 +278,10 @@ class Greetings:
         """Why a later process is refused while the known one is connected."""
         if pair.suspect != life:
             pair.suspect, pair.asked = life, self._table.clock()
-            current.prove()
-        return "identity_conflict" if current.proved >= pair.asked else "second_process"
+        if current.proved >= pair.asked:
+            return "identity_conflict"
+        current.prove()  # once more each time: a PING may have left while this was decided
+        return "second_process"
 
 
 def _life_of(said: Mapping[str, Any]) -> Life:
