@@ -240,6 +240,18 @@ def at_once(*calls):
         return list(pool.map(run, calls))
 
 
+@pytest.mark.parametrize("found", [False, True])
+def test_of_two_inits_at_once_one_makes_the_key(found, tmp_path):
+    """The other must not replace it: its id may be in an invitation's answer already."""
+    for n in range(10):
+        folder = tmp_path / str(n)
+        made = at_once(*(partial(Home.create, folder, name, (), found) for name in "abc"))
+        (one,) = (home for home in made if home is not None)
+        there = Home.open(folder)
+        assert (there.identity, there.name) == (one.identity, one.name)
+        assert there.audit.findings() == []
+
+
 def test_a_founder_signs_one_of_two_proposals_that_come_at_once(tmp_path):
     known = federation(2, [])
     one, two = (known.amended(identity(0), run=run) for run in ("one", "two"))

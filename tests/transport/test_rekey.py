@@ -1,9 +1,11 @@
 """A member's new key: asked for by both keys, and of the two exactly one is ever admitted."""
 
 import base64
+import contextlib
 import errno
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -162,6 +164,23 @@ def test_a_run_keeps_the_key_with_which_it_began(tmp_path):
     renewed.audit.note("start", run="next")
     assert renewed.audit.findings() == []
     assert not (home.folder / "next").exists()
+
+
+def test_commands_at_once_change_the_key_once_and_leave_the_log_whole(tmp_path):
+    """A line of the old key after the change, or a second change, would look like a forgery."""
+    for n in range(10):
+        home, new, granted = asked(tmp_path / str(n))
+        (home.folder / "roster.json").write_bytes(granted.to_bytes())
+
+        def command(home=home):
+            with contextlib.suppress(PeerError):  # it may come between key and certificate
+                found = Home.open(home.folder)
+                return found.audit.note("export", file="model"), home.audit.note("late")
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: command(), range(8)))
+        assert Home.open(home.folder).identity.id == new.id
+        assert Home.open(home.folder).audit.findings() == []
 
 
 def test_a_full_disk_leaves_the_old_key_until_the_change_can_be_noted(tmp_path, monkeypatch):

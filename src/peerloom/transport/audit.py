@@ -17,8 +17,8 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -49,9 +49,15 @@ class AuditLog:
 
     def note(self, what: str, **about: object) -> bool:
         """Add a line, durably; whether that was possible. A full disk is no reason to stop."""
+        return self._written(what, about)
+
+    def _written(
+        self, what: str, about: dict[str, object], then: Callable[[], None] = lambda: None
+    ) -> bool:
         try:
             with self._locked() as file:
                 self._append(file, what, about)
+                then()
         except OSError as error:
             _log.warning("%s cannot be written: %s", self.path, error)
             return False
@@ -69,11 +75,15 @@ class AuditLog:
             raise
         self.note("end", run=run, how="done")
 
-    def note_rekey(self, new: Identity) -> bool:
-        """Add the last line of this key: which key comes after it, as both of them sign."""
+    def note_rekey(self, new: Identity, replace: Callable[[], None] = lambda: None) -> bool:
+        """Add the last line of this key: which key comes after it, as both of them sign.
+
+        `replace` puts the new key in its place, before anybody writes another line.
+        """
         old = self._identity
         accepted = sealed(new.sign("audit rekey", old.id.encode()))
-        return self.note("rekey", was=old.certificate.decode(), id=new.id, accepted=accepted)
+        line = {"was": old.certificate.decode(), "id": new.id, "accepted": accepted}
+        return self._written("rekey", {**line}, replace)
 
     def lines(self) -> list[dict[str, Any]]:
         """The lines that can be read, as they are."""
@@ -176,6 +186,9 @@ class AuditLog:
             yield file
 
     def _append(self, file: Any, what: str, about: dict[str, object]) -> None:
+        with suppress(OSError, PeerError):  # another process may have replaced the key meanwhile
+            if self._identity.certificate_file.read_bytes() != self._identity.certificate:
+                self._identity = Identity.load(self._identity.folder)
         end = file.seek(0, os.SEEK_END)
         before = _last_line(file.fileno(), end)
         entry: dict[str, Any] = {

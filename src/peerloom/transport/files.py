@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import stat
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ __all__ = [
     "sync_folder",
     "write_whole",
 ]
+
+_held = threading.local()  # which folders a thread is changing
 
 
 def write_whole(
@@ -122,12 +125,22 @@ def close_folder(folder: Path) -> bool:
 
 @contextmanager
 def changing(folder: Path) -> Iterator[None]:
-    """Let one process at a time read, compare and write what lies in this folder."""
+    """Let one process at a time read, compare and write what lies in this folder.
+
+    A thread may do so within itself.
+    """
+    held: set[str] = _held.__dict__.setdefault("folders", set())
+    place = os.path.realpath(folder)
+    if place in held:
+        yield
+        return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
+        held.add(place)
         yield
     finally:
+        held.discard(place)
         os.close(handle)
 
 

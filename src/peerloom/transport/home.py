@@ -25,7 +25,7 @@ from typing import Any
 
 from ..errors import PeerError
 from .audit import AuditLog
-from .files import is_locked, write_whole
+from .files import changing, is_locked, write_whole
 from .identity import Identity, finish_replacement, replace_identity
 from .invitations import InvitationBook
 from .json_files import TEXT, Each, read_json
@@ -63,15 +63,17 @@ class Home:
         check_name(name)
         for address in addresses:
             parse_address(address)
-        ended = (folder / "identity.key").exists() and not (folder / "peer.json").exists()
-        identity = Identity.load(folder) if ended else Identity.create(folder)
-        home = cls(folder, identity, name, addresses, "")
-        home.audit.note("init", name=name, id=identity.id)
-        if found:
-            left = home._book(identity.id).current if ended else None
-            return home.trust(left or Roster.found(identity, name, addresses))
-        home._save(founder="")
-        return home
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with changing(folder):
+            ended = (folder / "identity.key").exists() and not (folder / "peer.json").exists()
+            identity = Identity.load(folder) if ended else Identity.create(folder)
+            home = cls(folder, identity, name, addresses, "")
+            home.audit.note("init", name=name, id=identity.id)
+            if found:
+                left = home._book(identity.id).current if ended else None
+                return home.trust(left or Roster.found(identity, name, addresses))
+            home._save(founder="")
+            return home
 
     @classmethod
     def open(cls, folder: Path) -> Home:
@@ -117,12 +119,13 @@ class Home:
 
     def next_identity(self) -> Identity:
         """The key that is to replace this peer's, made if there is none yet."""
-        waiting = self._waiting()
-        if waiting is not None:
-            return waiting
-        for name in ("identity.key", "identity.crt"):  # one without the other
-            (self.folder / "next" / name).unlink(missing_ok=True)
-        return Identity.create(self.folder / "next")
+        with changing(self.folder):
+            waiting = self._waiting()
+            if waiting is not None:
+                return waiting
+            for name in ("identity.key", "identity.crt"):  # one without the other
+                (self.folder / "next" / name).unlink(missing_ok=True)
+            return Identity.create(self.folder / "next")
 
     def trust(self, roster: Roster, now: float | None = None) -> Home:
         """Accept a roster. The first fixes the federation; rosters of others are then refused.
@@ -234,12 +237,14 @@ class Home:
         to note it, it is left for later: lines of the log would seem to be of a stranger.
         """
         with suppress(PeerError, OSError):  # whatever lies in `next`, the folder can be used
-            waiting = self._waiting()
-            if waiting is None or not self.founder or not self.roster.has(waiting.id):
+            if self._waiting() is None:
                 return self
-            if not self.unfinished_runs() and self.audit.note_rekey(waiting):
-                replace_identity(self.folder)
-                return replace(self, identity=Identity.load(self.folder))
+            with changing(self.folder):  # of two commands at once, one replaces it
+                waiting = self._waiting()
+                named = waiting is not None and self.founder and self.roster.has(waiting.id)
+                if waiting is not None and named and not self.unfinished_runs():
+                    self.audit.note_rekey(waiting, lambda: replace_identity(self.folder))
+            return replace(self, identity=Identity.load(self.folder))
         return self
 
     def _book(self, founder: str) -> RosterBook:

@@ -134,8 +134,8 @@ def finish_replacement(folder: Path) -> None:
     waiting = folder / "next"
     if (waiting / _KEY).exists() or not (waiting / _CERTIFICATE).is_file():
         return
-    certificate = (waiting / _CERTIFICATE).read_bytes()
-    with suppress(PeerError):
+    with suppress(PeerError, FileNotFoundError):  # another process may have done it meanwhile
+        certificate = (waiting / _CERTIFICATE).read_bytes()
         moved = Identity(folder, certificate_id(certificate), certificate)
         if id_of(moved._private().public_key()) == moved.id:
             (waiting / _CERTIFICATE).replace(folder / _CERTIFICATE)
