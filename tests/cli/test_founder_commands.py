@@ -1,6 +1,7 @@
 """`peerloom peer roster` with several founders, new keys, relays: as people use it."""
 
 import json
+import shutil
 import socket
 from contextlib import closing
 from dataclasses import replace
@@ -278,6 +279,42 @@ def test_a_founder_restored_from_a_backup_signs_no_proposal_and_uses_up_no_invit
     sites("d", "join", token, "--request", "../d.json")
     assert "restored from a backup" in sites("a2", "roster", "add", "../d.json", code=5)
     assert sites.home("a2").invitations.open(), "it is still good"
+
+
+def test_a_founder_restored_from_a_backup_signs_no_version_twice(sites):
+    """What it signed before the disk was lost, others have: both proposals would be complete."""
+    two_of_three(sites)
+    sites("a", "backup", "../a.backup")
+    sites("a", "roster", "renew", "--days", "30")
+    lost = sites.root / "lost.json"
+    (sites.root / "a/peer/proposal.json").rename(lost)
+    shutil.rmtree(sites.root / "a/peer")
+    sites("a", "restore", "../a.backup")
+    give(sites, "b", "a")
+    for words in (["renew"], ["link", "a", "b", "--a", "1"]):
+        assert "may have signed a proposal of version 5" in sites("a", "roster", *words, code=5)
+    sites("b", "roster", "renew", "--days", "60")
+    another = "../b/peer/proposal.json"
+    assert "may have signed a proposal" in sites("a", "roster", "sign", another, code=5)
+    sites("a", "roster", "sign", "../lost.json")  # it bears the signature already
+    sites("a", "roster", "withdraw")
+    sites("a", "roster", "sign", another)
+    for site in "ac":
+        assert sites(site, "roster", "take", another, "--json")["version"] == 5
+    sites("c", "roster", "renew")
+    sites("a", "roster", "sign", "../c/peer/proposal.json")
+
+
+def test_a_newer_roster_ends_the_doubt_after_a_backup(sites):
+    two_of_three(sites)
+    sites("a", "backup", "../a.backup")
+    shutil.rmtree(sites.root / "a/peer")
+    sites("a", "restore", "../a.backup")
+    give(sites, "b", "a")
+    sites("b", "roster", "renew")
+    sites("c", "roster", "sign", "../b/peer/proposal.json")
+    sites("a", "roster", "take", "../b/peer/proposal.json")
+    sites("a", "roster", "renew")
 
 
 def test_only_a_roster_that_is_taken_makes_a_restored_folder_trusted(sites):

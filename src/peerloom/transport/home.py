@@ -8,6 +8,7 @@ roster-unasked                restored from a backup: the roster may be old
 reserve.bin                   room for a roster on a full disk, while the peer runs
 invitations.json              a founder's open invitations (mode 0600)
 proposal.json                 a roster that this founder signed and that others must sign yet
+proposal-lost                 restored from a backup: one of this version may have been signed
 next/                         the key that is to replace this one, once a roster names it
 experiment.toml               what to run, if a kit brought it
 audit.jsonl, audit.head       what was done with this folder (see `audit`)
@@ -184,7 +185,12 @@ class Home:
         return self._unasked.exists()
 
     def asked(self) -> None:
-        """Note that the roster is the newest that the others have."""
+        """Note that the roster is the newest that the others have.
+
+        Of the next version this peer may have signed a proposal that the backup does not hold.
+        """
+        if self.unasked and self.roster.threshold > 1:
+            self.proposals.lose(self.roster.version + 1)
         self._unasked.unlink(missing_ok=True)
 
     def check_asked(self) -> None:

@@ -1,11 +1,13 @@
 """Versions of the roster that more than one founder must sign: files that go from one to the next.
 
 A founder puts its signature under one proposal of a version only. Where more than half of the
-founders must sign, two rosters of one version can then not both hold.
+founders must sign, two rosters of one version can then not both hold, as long as none of them signs
+twice.
 """
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +38,7 @@ class ProposalBook:
     """The proposal that this founder signed last, in a file."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._lost = path, path.with_name("proposal-lost")
 
     def read(self) -> Roster | None:
         """The proposal, if there is one. Refuses a spoilt file."""
@@ -47,9 +49,22 @@ class ProposalBook:
                 f"{self._path} is spoilt: {error} To forget it: peerloom peer roster withdraw"
             ) from None
 
-    def keep(self, proposal: Roster) -> None:
-        """Keep a proposal that this founder signed. Refuses a second one of the same version."""
+    def lose(self, version: int) -> None:
+        """Note that one of this version may bear this founder's signature: no backup knows it."""
+        write_whole(self._lost, b"%d" % version, mode=0o600)
+
+    def keep(self, proposal: Roster, again: bool = False) -> None:
+        """Keep a proposal that this founder signed. Refuses a second one of the same version.
+
+        After `lose`, refuses any of that version, unless it bore the signature before (`again`).
+        """
         with changing(self._path.parent):  # of two commands at once, one is the second
+            if not again and proposal.version <= self._lost_version():
+                raise PeerError(
+                    f"This founder was restored from a backup, and may have signed a proposal of "
+                    f"version {proposal.version} before. Ask the others: if one of them has it, "
+                    "sign that one. If nobody has: peerloom peer roster withdraw"
+                )
             kept = self.read()
             if kept is not None and kept.version >= proposal.version and kept.hash != proposal.hash:
                 raise PeerError(
@@ -74,7 +89,7 @@ class ProposalBook:
                 "before it than the one here. Do not sign it; ask who made it."
             )
         signed = proposal.signed(identity)
-        self.keep(signed)
+        self.keep(signed, again=proposal.head.signed_by(identity.id))
         return signed
 
     def forget(self, version: int) -> None:
@@ -83,15 +98,28 @@ class ProposalBook:
         A spoilt one stays, and is told when it is needed: a roster must be kept whatever lies here.
         """
         with suppress(PeerError, OSError), changing(self._path.parent):
+            if self._lost_version() <= version:
+                self._lost.unlink(missing_ok=True)
             kept = self.read()
             if kept is not None and kept.version <= version:
                 self._path.unlink()
 
     def withdraw(self) -> None:
-        """Forget the proposal. Refuses if there is none."""
-        if not self._path.exists():
+        """Forget the proposal, and what a backup did not know. Refuses if there is neither."""
+        found = [path for path in (self._path, self._lost) if path.exists()]
+        if not found:
             raise PeerError("This founder has signed no proposal that waits.")
-        self._path.unlink()
+        for path in found:
+            path.unlink()
+
+    def _lost_version(self) -> int:
+        text = self._lost.read_bytes() if self._lost.exists() else b"0"
+        if not re.fullmatch(rb"[0-9]{1,15}", text):
+            raise PeerError(
+                f"{self._lost} is spoilt. If nobody has a proposal that this founder signed: "
+                "peerloom peer roster withdraw"
+            )
+        return int(text)
 
 
 def differences(proposal: Roster, known: Roster) -> list[str]:
