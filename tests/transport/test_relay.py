@@ -393,6 +393,32 @@ def test_only_a_founder_lets_strangers_in(tmp_path):
                 carrier.close()
 
 
+def test_who_is_no_founder_any_more_lets_no_strangers_in():
+    """Neither with the invitations that the relay knew, nor over streams of newcomers."""
+    token = bytes(range(32))
+    with RelayThread() as relay:
+        first = roster_with(2, BOTH, [relay.entry])
+        ids = tuple(identity(number).id for number in range(2))
+        both = first.amended(identity(0), founders=ids).signed(identity(1))
+        with Dialler(0, relay, both) as founder, Dialler(1, relay, both) as other:
+            calls = []
+            other.called = lambda carrier, who, entry: calls.append(carrier)
+            assert until(lambda: founder.client.up and other.client.up)
+            other.client.expect(token)
+            assert until(lambda: token in relay.server._expected)
+            where = parse_address(relay.entry.addresses[0])
+            with socket.create_connection(where, timeout=10) as newcomer:
+                newcomer.sendall(b"PLR1" + token)
+                assert newcomer.recv(1) == b"\x01"
+                founder._roster = both.amended(identity(0), founders=ids[:1])
+                assert founder.client.brought(time.monotonic() + 10.0)
+                assert newcomer.recv(1) == b"", "its stream is cut"
+            assert other.client.up, "it is a member still"
+            assert hears_nothing(relay, b"PLR1" + token)
+            assert len(calls) == 1
+            calls[0].close()
+
+
 def test_a_token_is_good_once_for_its_side_and_for_a_short_time(tmp_path):
     with RelayThread() as relay:
         roster = roster_with(2, BOTH, [relay.entry])

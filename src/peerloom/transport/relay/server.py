@@ -157,15 +157,17 @@ class RelayServer:
                 self._tell("removed", control.who, f"{control.who[:7]} is no member any more")
                 control.dismiss(self.former.message(control.who), _DISMISSAL)
                 self._gone(control)
+        for token in [t for t, c in self._expected.items() if c.who not in roster.founders]:
+            del self._expected[token]
         self.streams.restrict(self._may_meet, roster.has, "removed")
         for held in (self._dials, self._rosters, self._comes):
             for who in [who for who in held if not roster.has(who)]:
                 del held[who]
 
     def _may_meet(self, one: str, other: str) -> bool:
-        """Whether two may be joined; a newcomer (an empty id) only with a member."""
+        """Whether two may be joined; a newcomer (an empty id) only with a founder."""
         if not one:
-            return other in self._neighbours
+            return self.roster is not None and other in self.roster.founders
         return other in self._neighbours.get(one, ())
 
     # -- connections
