@@ -283,3 +283,21 @@ def test_an_endpoint_that_was_never_started_closes_at_once(tmp_path, ports):
     begin = time.monotonic()
     endpoint(0, federation(2, [(0, 1)], ports), tmp_path, ports[0]).close()
     assert time.monotonic() - begin < 2.0
+
+
+def test_links_come_about_after_no_thread_was_free(tmp_path, ports, monkeypatch):
+    """A container limits processes, and threads are among them; nobody may stay deaf for that."""
+    roster, refused = federation(2, [(0, 1), (1, 0)], ports), {"from-unknown": 3, "to-": 3}
+    start = threading.Thread.start
+
+    def meagre(thread):
+        for name, left in refused.items():
+            if thread.name.startswith(name) and left:
+                refused[name] -= 1
+                raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", meagre)
+    with endpoint(0, roster, tmp_path, ports[0]) as a, endpoint(1, roster, tmp_path, ports[1]) as b:
+        assert until(lambda: all(link.up for link in (*a.links(), *b.links())))
+    assert refused == {"from-unknown": 0, "to-": 0}

@@ -80,22 +80,29 @@ class Connector:
         """Start dialling threads here, not in the thread that notices a lost connection."""
         with self._table.lock:
             while not self._stopping:
+                pause = self._table.settings.direct_again / 10
                 while self._wanted:
                     peer = self._wanted.pop()
                     if peer not in self._threads and self._missing(peer):
                         name = f"to-{self._table.name(peer)}"
-                        thread = threading.Thread(
-                            target=self._run, args=(peer,), name=name, daemon=True
-                        )
-                        self._threads[peer] = thread
-                        thread.start()
+                        if not self._begin(peer, name, self._run, peer):
+                            self._wanted.append(peer)
+                            pause = self._table.settings.backoff[1]
+                            break
                 for peer in self._due_for_direct():
-                    thread = threading.Thread(
-                        target=self._try_direct, args=(peer,), name="direct", daemon=True
-                    )
-                    self._threads[f"direct {peer}"] = thread
-                    thread.start()
-                self._change.wait(self._table.settings.direct_again / 10)
+                    self._begin(f"direct {peer}", "direct", self._try_direct, peer)
+                self._change.wait(pause)
+
+    def _begin(self, key: str, name: str, work: Callable[[str], None], peer: str) -> bool:
+        """Start a thread; whether the system had one free."""
+        thread = threading.Thread(target=work, args=(peer,), name=name, daemon=True)
+        self._threads[key] = thread
+        try:
+            thread.start()
+        except RuntimeError:
+            del self._threads[key]
+            return False
+        return True
 
     def _missing(self, peer: str) -> bool:
         table = self._table

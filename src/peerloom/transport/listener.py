@@ -136,7 +136,12 @@ class Listener:
             target=self._serve, args=(carrier, caller, way), name="from-unknown", daemon=True
         )
         self._threads.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # no thread is free: whoever it was comes again
+            self._threads.discard(thread)
+            self._finished(carrier)
+            carrier.close()
 
     def _knows(self, address: str) -> bool:
         came = any(address in addresses for addresses in self._proven.values())

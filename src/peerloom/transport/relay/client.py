@@ -368,7 +368,10 @@ class RelayClient:
             target=self._open_half, args=(caller, place, token), name="from-relay", daemon=True
         )
         self._threads.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # no thread is free: the caller tries again
+            self._over(place, thread)
 
     def _open_half(self, caller: str, place: str, token: bytes) -> None:
         try:
@@ -377,11 +380,15 @@ class RelayClient:
         except (OSError, PeerError):
             pass  # the caller tries again
         finally:
-            with self._change:
-                self._calls[place] -= 1
-                if self._calls[place] <= 0:
-                    del self._calls[place]
-                self._threads.discard(threading.current_thread())
+            self._over(place, threading.current_thread())
+
+    def _over(self, place: str, thread: threading.Thread) -> None:
+        """Give the room of a call back."""
+        with self._change:
+            self._calls[place] -= 1
+            if self._calls[place] <= 0:
+                del self._calls[place]
+            self._threads.discard(thread)
 
     def _stream(self, token: bytes, late: float) -> Carrier:
         with self._openings() as opening:
