@@ -18,7 +18,7 @@ from peerloom.peers.replay import replay
 from peerloom.peers.wire_plan import WirePlan
 from peerloom.rules import RULES
 from peerloom.runtime import iterate
-from peerloom.schedules import Bernoulli
+from peerloom.schedules import Bernoulli, OneNode, Participation, Sampled
 from peerloom.testing import graph_for
 from peerloom.transport import Link, Member, Roster, RunIdentity, Settings
 from tests.doubles.memory import Faults, MemoryNetwork
@@ -40,6 +40,59 @@ def experiment(name, rounds=8, **changes):
         MESSAGES.get(name, pl.messages.Dense()), rounds=rounds, seed=2, dtype="float64",
     )  # fmt: skip
     return replace(exp, **changes)
+
+
+def _varied(name, label, rows=6, **changes):
+    """An experiment of a rule whose settings, data or schedule are not those of `experiment`."""
+    rule = changes.pop("algorithm", None) or RULES[name](**EVERY[name])
+    hubs = pl.graphs.hubs(pl.graphs.from_edges(1, []), [rows])
+    given = {
+        "graph": hubs if rule.needs.one_hub else pl.graphs.ring(rows),
+        "problem": BATCHES,
+        "schedule": Bernoulli(nodes=0.6, links=0.6),
+        "rounds": 8, "seed": 2, "dtype": "float64", "label": label,
+    }  # fmt: skip
+    return pl.Experiment(algorithm=rule, **given | changes)
+
+
+BATCHES = pl.problems.Classification(
+    "softmax", partition=pl.problems.Labels(2), batch=(4, 8, 4, 2, 8, 6), replace=False
+)
+RATES = (0.01, 0.02, pl.rates.InverseSqrt(0.05, 3.0), 0.01, 0.03, 0.01)
+ABLE = Bernoulli(nodes=(1.0, 0.1, 0.5, 1.0, 0.3, 0.9), links=0.5)
+
+# Rules with batches of their own sizes, and with settings that `EVERY` leaves at their defaults.
+VARIED = [
+    _varied("ProxGTSRO", "ProxGT-SR-O"),
+    _varied("ProxGTSRE", "ProxGT-SR-E"),
+    _varied("PMGTSVRG", "PMGT-SVRG"),
+    _varied("AcceleratedDSMT", "accelerated DSMT"),
+    _varied("Chebyshev", "Chebyshev"),
+    _varied(
+        "QuantisedDFedAvgM", "quantised DFedAvgM", message=pl.messages.Quantised(4),
+        algorithm=RULES["QuantisedDFedAvgM"](lr=0.05, K=3, theta=0.5),
+    ),
+    _varied("KGT", "K-GT's start", algorithm=RULES["KGT"](lr=0.05, start="gradients")),
+    _varied("FedDR", "FedDR in part", schedule=Participation(0.4)),
+    _varied("FedADMM", "FedADMM in part", schedule=Participation(0.4)),
+    _varied(
+        "SpodGT", "Spod-GT by client", message=Coordinates((0.2, 0.4, 0.6, 0.8, 1.0, 0.2)),
+        algorithm=RULES["SpodGT"](lr=RATES),
+    ),
+    _varied(
+        "PaME", "PaME by client", message=Coordinates((0.2, 0.4, 0.6, 0.8, 1.0, 0.2)),
+        schedule=Sampled((1, 2, 1, 3, 1, 2), (0.5, 1.0, 0.5, 1.0, 0.5, 0.5)),
+        algorithm=RULES["PaME"](
+            (3.0, 4.0, 5.0, 6.0, 3.0, 4.0), (1.0, 1.1, 1.0, 1.2, 1.0, 1.05)
+        ),
+    ),
+    _varied("PaME", "first to respond", schedule=Sampled(2, 0.5, resources=ABLE)),
+    _varied(
+        "DSpodFL", "rising",
+        schedule=Bernoulli(nodes=0.3, links=0.6, nodes_follow=pl.rates.InverseSqrt(0.1, 5)),
+    ),
+    _varied("GossipPushPull", "one node", schedule=OneNode()),
+]  # fmt: skip
 
 
 def simulated(exp):
@@ -77,17 +130,19 @@ def run_in_memory(
     largest_norm=None,
     timed=None,
     pace=None,
+    enough=None,
 ):
     """Run every row as a program over a seeded network; the results in row order.
 
     `upgrades` are (time, row, newest version): what the row speaks when it is next started.
     `seen` is called with every network event. Rows of `large` bytes and more lie in files.
     `timed` is called with the row and the time on the network's clock after every round.
-    `pace` are the seconds that a round of each row takes, besides what it waits for.
+    `pace` are the seconds that a round of each row takes, besides what it waits for. A round goes
+    on with a share of `enough` of the neighbours.
     """
     roster = roster_for(exp.graph, identities)
     ids = [member.id for member in roster.members]
-    plan = WirePlan.of(exp, deadline, free, largest_norm)
+    plan = WirePlan.of(exp, deadline, free, largest_norm, enough)
     if large is not None:
         plan = replace(plan, large=large)
     run = RunIdentity("test", spec_hash(exp), plan.channels)

@@ -211,6 +211,40 @@ def test_late_is_kept_apart_and_never_taken_twice():
         assert b.late(A) == []
 
 
+STAR = federation(4, [(1, 0), (2, 0), (3, 0)])
+
+
+def test_once_enough_are_there_the_first_are_taken_and_the_others_late():
+    network = MemoryNetwork(STAR, RUN, 1)
+    me, *others = (member.id for member in STAR.members)
+    posts = [network.endpoint(peer) for peer in (me, *others)]
+    for post in posts:
+        post.start()
+    here, one, two, three = posts
+    for post in (three, one):  # both are there before anyone asks
+        post.send(me, parcel(1))
+        assert post.settle(None, 5.0)
+    wanted = [Wanted(peer, 1, 0) for peer in others]
+    found = here.receive_all(wanted, 5.0, enough=1)
+    assert [isinstance(found[want], Parcel) for want in wanted] == [False, False, True]
+    assert [found[want] for want in wanted[:2]] == [None, None]
+    assert [late.round for late in here.late(others[0])] == [1], "it was there"
+    two.send(me, parcel(1))
+    assert two.settle(None, 5.0)
+    assert [late.round for late in here.late(others[1])] == [1], "it came later"
+    before = network.now
+    nobody = here.receive_all([Wanted(peer, 2, 0) for peer in others], 5.0, enough=0)
+    assert set(nobody.values()) == {None}
+    assert network.now == before, "none are enough at once"
+    one.send(me, parcel(3))
+    two.send(me, parcel(3))
+    found = here.receive_all([Wanted(peer, 3, 0) for peer in others], 5.0, enough=2)
+    assert [isinstance(answer, Parcel) for answer in found.values()].count(True) == 2
+    assert network.now < before + 1.0, "the third was not waited for"
+    found = here.receive_all([Wanted(peer, 4, 0) for peer in others], 5.0, enough=2)
+    assert set(found.values()) == {None}, "the deadline holds"
+
+
 def test_what_a_later_parcel_proves_lost_is_not_waited_for():
     network = MemoryNetwork(PAIR, RUN, 1)
     with network.endpoint(A) as a, network.endpoint(B) as b:

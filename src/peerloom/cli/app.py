@@ -12,7 +12,7 @@ import typer
 from .. import __version__
 from .commands import Commands, PeerCommands
 from .console import err, out, show
-from .options import Deadline, Export, File, Free, Jobs, Json, Kind, Out, Seed, Set
+from .options import Deadline, Enough, Export, File, Free, Jobs, Json, Kind, Out, Seed, Set
 
 __all__ = ["app"]
 
@@ -123,6 +123,7 @@ def up(
     seed: Seed = None,
     out_dir: Out = None,
     deadline: Deadline = None,
+    enough: Enough = None,
     free: Free = False,
     site: Annotated[
         str,
@@ -152,10 +153,10 @@ def up(
 
     if site or data is not None or label or relay:
         rehearse_command(
-            file, set_ or [], seed, out_dir, deadline, site, data, label, relay, as_json
+            file, set_ or [], seed, out_dir, deadline, enough, site, data, label, relay, as_json
         )
         return
-    up_command(file, set_ or [], seed, out_dir, deadline, free, as_json)
+    up_command(file, set_ or [], seed, out_dir, deadline, enough, free, as_json)
 
 
 @app.command()

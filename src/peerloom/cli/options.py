@@ -10,6 +10,7 @@ import typer
 
 __all__ = [
     "Deadline",
+    "Enough",
     "Export",
     "File",
     "Format",
@@ -51,6 +52,14 @@ Deadline = Annotated[
     typer.Option(
         min=0.01,
         help="Seconds to wait for a neighbour in a round; then the round goes on without it.",
+    ),
+]
+Enough = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="With --deadline: go on as soon as this share of a round's neighbours, rounded up, "
+        "has come, such as 0.5.",
     ),
 ]
 Free = Annotated[

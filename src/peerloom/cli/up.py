@@ -24,6 +24,7 @@ def up_command(
     seed: int | None,
     out_dir: Path | None,
     deadline: float | None,
+    enough: float | None,
     free: bool,
     as_json: bool,
 ) -> None:
@@ -32,7 +33,7 @@ def up_command(
     folders = folders_of(comparison, out)
     with Live(console=err, transient=True, refresh_per_second=5) as live:
         for exp, folder in zip(comparison.experiments, folders, strict=True):
-            federation = Federation(exp, folder, deadline, free)
+            federation = Federation(exp, folder, deadline, free, enough=enough)
             title = f"{exp.name}, seed {exp.seed}: {exp.graph.rows} processes"
             federation.run(lambda rows, title=title: live.update(_table(title, rows)))  # type: ignore[misc]
             federation.collect()
@@ -45,6 +46,7 @@ def rehearse_command(
     seed: int | None,
     out_dir: Path | None,
     deadline: float | None,
+    enough: float | None,
     site: str,
     data: Path | None,
     label: str,
@@ -58,7 +60,7 @@ def rehearse_command(
     if len(comparison.experiments) != 1:
         raise ConfigError("A rehearsal runs one experiment: one algorithm, one seed.")
     rehearsal = Rehearsal(
-        comparison.experiments[0], out / "run", site, data, label, deadline, relay
+        comparison.experiments[0], out / "run", site, data, label, deadline, enough, relay
     )
     found = rehearsal.run(lambda text: err.print(text, highlight=False, markup=False))
     show(found, _findings(found), as_json)

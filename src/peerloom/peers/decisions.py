@@ -27,7 +27,8 @@ CLOSING = ("unheard", "untold")  # decisions that hold for the rest of the run
 class Decision(NamedTuple):
     """One decision about the link with another row, in one mixing.
 
-    missed    its parcel was not there by the deadline; it may come later
+    missed    its parcel was not there by the deadline, or not among the first that were enough; it
+              may come later
     skipped   its parcel will never come
     held      nothing was sent to it, since too much was under way
     late      its parcel of the earlier mixing `of` came now

@@ -12,6 +12,7 @@ from ..transport import Home, Roster
 
 __all__ = [
     "check_deadline",
+    "check_enough",
     "check_free",
     "check_roster",
     "only_experiment",
@@ -90,6 +91,21 @@ def check_deadline(exp: Experiment, deadline: float | None) -> None:
             f"{type(exp.algorithm).__name__} needs every message of every round, and cannot go on "
             "without those who are late. Leave the deadline out, or use DSpodFL, SpodGT, "
             "Depositum, MLLSGD or PaME."
+        )
+
+
+def check_enough(enough: float | None, deadline: float | None, free: bool) -> None:
+    """Refuse to go on with the first neighbours where that makes no sense."""
+    if enough is None:
+        return
+    if not 0 < enough <= 1:
+        raise ConfigError(f"--enough must be a share above 0 and at most 1, found {enough:g}.")
+    if deadline is None or free:
+        why = "peers that wait for nobody need none" if free else "how long to wait for these"
+        raise ConfigError(
+            f"--enough {enough:g} says with how many neighbours a round goes on before the "
+            f"deadline: {why}. "
+            + ("Leave one of the two out." if free else "Give --deadline SECONDS, too.")
         )
 
 

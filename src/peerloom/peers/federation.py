@@ -29,7 +29,7 @@ from ..runtime import Snapshot, build_port, prepare_process
 from ..schedules import Record
 from ..transport import Home, Link, Member, Roster
 from .decisions import CLOSING, Decision, Journal
-from .experiments import run_folder
+from .experiments import check_enough, run_folder
 from .folder import PeerFolder
 from .peer import check_stop
 from .processes import start_row
@@ -58,6 +58,7 @@ class Federation:
         begin: Checkpoint | None = None,
         samples: dict[int, tuple[str, str]] | None = None,
         addresses: Sequence[str] | None = None,
+        enough: float | None = None,
     ) -> None:
         """With `begin`, the peers go on with a run that others began: see `checkpoint`.
 
@@ -71,10 +72,11 @@ class Federation:
                 "start FILE --data SAMPLES"
             )
         check_stop(exp)
+        check_enough(enough, deadline, free)
         prepared = prepare_process(keep_memory=False)  # rows' processes inherit the environment
         folder = RunFolder.create(out, exp, process=prepared._asdict())
         homes = found_on_this_machine(exp, out / "peers", folder.config, addresses)
-        self._set(folder, homes, deadline, free)
+        self._set(folder, homes, deadline, free, enough)
         self.samples.update(samples or {})
         if begin is not None:
             for row, peer in enumerate(self.peer_folders()):
@@ -89,11 +91,16 @@ class Federation:
         return federation
 
     def _set(
-        self, folder: RunFolder, homes: list[Home], deadline: float | None, free: bool
+        self,
+        folder: RunFolder,
+        homes: list[Home],
+        deadline: float | None,
+        free: bool,
+        enough: float | None = None,
     ) -> None:
         # As every peer reads it: what the file says is what is hashed.
         self.exp, self.folder, self.homes = folder.experiment(), folder, homes
-        self._deadline, self._free = deadline, free
+        self._deadline, self._free, self._enough = deadline, free, enough
         self._pause: int | None = None
         self.samples: dict[int, tuple[str, str]] = {}
         self.folders = [run_folder(home, self.exp) for home in homes]  # of this run, by row
@@ -107,6 +114,7 @@ class Federation:
             data,
             label,
             deadline=self._deadline,
+            enough=self._enough,
             free=self._free,
             pause=self._pause,
             judged=None,  # `collect` needs all

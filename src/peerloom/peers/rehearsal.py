@@ -56,6 +56,7 @@ class Rehearsal:
     data: Path
     label: str = ""
     deadline: float | None = None
+    enough: float | None = None
     relay: bool = False
     events: list[str] = field(default_factory=list)
     """What was done to the peers, in words."""
@@ -76,6 +77,7 @@ class Rehearsal:
             self.deadline,
             samples={0: (source, self.label)},
             addresses=[""] * exp.graph.rows if self.relay else None,
+            enough=self.enough,
         )
         for row in range(1, exp.graph.clients):
             file = federation.homes[row].folder / "invented.npz"

@@ -27,6 +27,8 @@ class Site:
     """Where to listen, host:port; by default the peer's first address, nowhere if it has none."""
     deadline: float | None = None
     """Seconds to wait for a neighbour in a round."""
+    enough: float | None = None
+    """With a deadline: the share of neighbours with which a round goes on at once."""
     free: bool = False
     """Wait for nobody."""
     settings: Settings = field(default_factory=Settings)

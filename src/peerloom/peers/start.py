@@ -31,6 +31,7 @@ from .asking import ask_neighbours
 from .disk import Disk, checked_need, disk_of
 from .experiments import (
     check_deadline,
+    check_enough,
     check_free,
     check_roster,
     run_folder,
@@ -104,11 +105,12 @@ def start_peer(
         began.check_time(site.clock(), "A new run")
     row, text = began.row(home.identity.id), experiment_to_toml(exp)
     check_deadline(exp, site.deadline)
+    check_enough(site.enough, site.deadline, site.free)
     if site.free:
         check_free(exp)
     check_measurable(exp)
     exp = with_samples(exp, row, site.data, site.label)
-    plan = WirePlan.of(exp, site.deadline, site.free, site.largest_norm)
+    plan = WirePlan.of(exp, site.deadline, site.free, site.largest_norm, site.enough)
     tell = Observers(observers)
     budget = site.disk if site.disk is not None else disk_of(home.folder)
     tell(DiskNeed("", checked_need(exp, row, plan, folder, site.judged, budget)))

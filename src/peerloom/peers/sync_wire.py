@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 
@@ -31,7 +32,8 @@ class SyncWire:
     Both ends know from the schedule who sends in which round, so silence needs no message. Without
     a deadline a peer waits for a neighbour until its link has been down for longer than the
     transport waits; then it stops, and keeps all it has. With a deadline the round goes on without
-    late neighbours, and what they sent is handed over when it comes, so that no mass is lost. Such
+    late neighbours, and what they sent is handed over when it comes, so that no mass is lost. If a
+    share of them is enough, it goes on as soon as so many have come, those that came first. Such
     decisions are written to the journal before anything follows from them.
 
     Where the mean must stay, both ends of a link move or neither: a row that sent j nothing ignores
@@ -53,6 +55,7 @@ class SyncWire:
     ) -> None:
         self._transport, self._row, self._deadline = transport, row, plan.deadline
         self._pushes, self._keeps_mean, self._ahead = plan.pushes, plan.keeps_mean, plan.ahead
+        self._enough = plan.enough
         self._plan, self._began, self._peers = plan, began, [member.id for member in began.members]
         self._rows = {peer: row for row, peer in enumerate(self._peers)}
         self._journal, self._files = journal or Journal(None), files
@@ -131,12 +134,14 @@ class SyncWire:
         acked, sent, made = self._send_all(tag, links.dst[out].tolist(), bodies, known, silent)
         deaf = {decision.row for decision in made} if self._keeps_mean else set()
         came, arrived = list[Body](), np.zeros(len(into), bool)
-        heard = [
+        there = [
             (k, row)
             for k, row in enumerate(links.src[into].tolist())
-            if ("unheard", row) not in gone and row not in away
+            if ("unheard", row) not in gone
         ]
-        answers = self._answers(tag, [row for _, row in heard], known)
+        heard = [(k, row) for k, row in there if row not in away]
+        needed = self._needed(len(there))
+        answers = self._answers(tag, [row for _, row in heard], known, needed)
         for (k, row), answer in zip(heard, answers, strict=True):
             if row in deaf:  # it was waited for all the same, or rounds would rush ahead
                 continue
@@ -197,9 +202,12 @@ class SyncWire:
             del self._own[key]
 
     def _answers(
-        self, tag: Tag, rows: list[int], known: list[Decision]
+        self, tag: Tag, rows: list[int], known: list[Decision], needed: int
     ) -> list[Parcel | Skipped | None]:
-        """Return what each row sent for this mixing, as known decisions say where there are any."""
+        """Return what each row sent for this mixing, as known decisions say where there are any.
+
+        In a round that no earlier process began, the first that are `needed` will do.
+        """
         gone = {
             row
             for kind, row in _about(known)
@@ -207,10 +215,12 @@ class SyncWire:
         }
         wanted = {row: Wanted(self._peers[row], *tag) for row in rows if row not in gone}
         patience = _LONG if self._deadline is None or tag[0] <= self._again else self._deadline
+        enough = needed if patience < _LONG else len(wanted)
         answers = dict[Wanted, Parcel | Skipped | None]()
         while missing := [want for want in wanted.values() if want not in answers]:
+            here = sum(isinstance(answer, Parcel) for answer in answers.values())
             answers |= self._transport.receive_all(
-                missing, patience, self._roster_seen, paced=patience < _LONG
+                missing, patience, self._roster_seen, patience < _LONG, enough - here
             )
             self._watch_roster()
         found = [answers[wanted[row]] if row in wanted else _known(known, row, tag) for row in rows]
@@ -218,6 +228,10 @@ class SyncWire:
             if row in wanted and not isinstance(answer, Parcel):
                 self._check_missing(tag[0], row, answer)
         return found
+
+    def _needed(self, senders: int) -> int:
+        """How many of so many senders are enough for a mixing to go on."""
+        return senders if self._enough is None else math.ceil(self._enough * senders - 1e-9)
 
     def _check_missing(self, round: int, row: int, answer: Skipped | None) -> None:
         """Refuse to go on without what this row should have sent, where the rule needs it."""

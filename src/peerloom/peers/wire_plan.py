@@ -42,6 +42,7 @@ class WirePlan:
     keeps_mean: bool = False
     outlasts: bool = False
     deadline: float | None = None
+    enough: float | None = None  # the share of neighbours with which a round goes on before that
     free: bool = False  # peers wait for nobody
     largest_norm: float | None = None  # longer vectors of neighbours are refused here
     large: int = LARGE  # the same everywhere: neighbours keep what the others may ask for again
@@ -53,6 +54,7 @@ class WirePlan:
         deadline: float | None = None,
         free: bool = False,
         largest_norm: float | None = None,
+        enough: float | None = None,
     ) -> WirePlan:
         """Derive the plan from the trace of the experiment's rule."""
         mixings = trace(exp.algorithm).mixings
@@ -71,6 +73,7 @@ class WirePlan:
             needs.keeps_mean,
             outlasts,
             deadline,
+            enough,
             free,
             largest_norm,
         )

@@ -20,23 +20,44 @@ class Collection:
     """
 
     def __init__(
-        self, table: LinkTable, wanted: list[Wanted], seconds: float, paced: bool = False
+        self,
+        table: LinkTable,
+        wanted: list[Wanted],
+        seconds: float,
+        paced: bool = False,
+        enough: int | None = None,
     ) -> None:
         self._table, self._begin, self._paced = table, table.clock(), paced
         self._end, self._late = self._begin + seconds, self._begin + table.settings.late
         self.open = sorted(set(wanted))
+        self._enough = len(self.open) if enough is None else enough
         self.answers: dict[Wanted, Answer] = {}
         self._told: dict[str, Wanted] = {}  # peers that were reported late
 
     def look(self) -> list[tuple[str, str]]:
         """Take what is there and give up what is too late; the lines to report, by peer."""
         now = self._table.clock()
-        self.open = [want for want in self.open if not self._answered(want, now)]
-        if now >= self._end:
+        if self._needed < len(self.open):
+            self.open.sort(key=self._arrival)
+        self.open = [
+            want for want in self.open if not self._needed or not self._answered(want, now)
+        ]
+        if now >= self._end or not self._needed:
             for want in self.open:
                 self._settle(want, None)
             self.open = []
         return self._lateness(self.open if now >= self._late else [], now - self._begin)
+
+    @property
+    def _needed(self) -> int:
+        """How many parcels more are enough."""
+        return self._enough - sum(isinstance(answer, Parcel) for answer in self.answers.values())
+
+    def _arrival(self, want: Wanted) -> float:
+        """When the parcel of a place came, as a count of arrivals; those not there come last."""
+        inbox = self._table.inboxes.get(want.peer)
+        place = (want.round, want.mix_index)
+        return inbox.came(*place) if inbox is not None and place in inbox else _NEVER
 
     def patience(self) -> float:
         """Seconds until the next look although nothing came: a link may be down too long then."""
@@ -48,13 +69,15 @@ class Collection:
     def ready(self) -> Callable[[], bool]:
         """A test whether an arrival makes another look worthwhile.
 
-        Where a peer was reported late, any arrival does; otherwise only the last one missing.
+        Where a peer was reported late, any arrival does; otherwise only the last one needed.
         """
-        missing, some = self.open.copy(), bool(self._told)
+        missing, some, needed = self.open.copy(), bool(self._told), self._needed
 
         def worthwhile() -> bool:
             if some:
                 return not all(map(self._awaited, missing))
+            if needed < len(missing):
+                return sum(not self._awaited(want) for want in missing) >= needed
             while missing and not self._awaited(missing[-1]):
                 missing.pop()  # not to be looked at again
             return not missing

@@ -287,15 +287,17 @@ class Endpoint:
         deadline_seconds: float,
         known: int | None = None,
         paced: bool = False,
+        enough: int | None = None,
     ) -> dict[Wanted, Answer]:
         """`take` for many at once: returns as soon as each is there, skipped or given up.
 
         With `known`, the version of the roster that the caller knows, it also returns when there
         is a newer one, with the answers so far. With `paced`, a peer that is behind and catches up
-        is given up at once.
+        is given up at once. Once `enough` parcels are there, all others are given up.
         """
         self._send_batch()
-        table, collection = self._table, Collection(self._table, wanted, deadline_seconds, paced)
+        table = self._table
+        collection = Collection(table, wanted, deadline_seconds, paced, enough)
         while True:
             with table.lock:
                 self.raise_if_stopped()

@@ -23,6 +23,7 @@ class Inbox:
     def __init__(self, peer: str) -> None:
         self._peer = peer
         self._rounds: dict[tuple[int, int], Parcel] = {}
+        self._came: dict[tuple[int, int], int] = {}  # after how many arrivals, over all links
         self._newest: dict[int, Parcel] = {}
         self._skipped = -1
         self.last = (0, 0)
@@ -37,14 +38,17 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._rounds)
 
+    def __contains__(self, place: tuple[int, int]) -> bool:
+        return place in self._rounds
+
     def admit(self, epoch: int, order: tuple[int, int], mine: int) -> bool:
         """Whether a frame of this order is new; refuses epochs other than `mine`."""
         if epoch != mine:
             raise RefusedError("stale_epoch" if epoch < mine else "epoch_ahead")
         return order > self.last
 
-    def deliver(self, parcel: Parcel, mode: Mode, mine: int) -> Result:
-        """Take a parcel in."""
+    def deliver(self, parcel: Parcel, mode: Mode, mine: int, before: int = 0) -> Result:
+        """Take a parcel in, which came after so many others over all links."""
         if not self.admit(parcel.epoch, (parcel.incarnation, parcel.seq), mine):
             return "duplicate"
         self._advance((parcel.incarnation, parcel.seq))
@@ -64,7 +68,12 @@ class Inbox:
             return "stale"
         again = place in self._rounds
         self._rounds[place] = parcel  # only the newest process tells what it skips; see `look`
+        self._came.setdefault(place, before)
         return "stale" if again else "applied"
+
+    def came(self, round: int, mix_index: int) -> int:
+        """After how many others, over all links, the parcel of a place came that is there."""
+        return self._came[round, mix_index]
 
     def _is_late(self, place: tuple[int, int]) -> bool:
         """Whether what came for this place was given up; it is then no longer awaited."""
@@ -108,12 +117,15 @@ class Inbox:
         self._gave_up = None
         gone = [place for place in self._rounds if place < self.floor]
         for place in gone:
-            del self._rounds[place]
+            del self._rounds[place], self._came[place]
         return len([place for place in gone if place != (round, mix_index)])
 
     def give_up(self, round: int, mix_index: int) -> int:
-        """Go on without the parcel of this place; if it comes after all, `late` has it."""
-        if (round, mix_index) >= self.floor:
+        """Go on without the parcel of this place; `late` has it if it is there or comes."""
+        if (round, mix_index) in self._rounds:
+            self._late.append(self._rounds[round, mix_index])
+            self.uncovered += 1
+        elif (round, mix_index) >= self.floor:
             self.missed.add((round, mix_index))
         dropped = self.pass_by(round, mix_index)
         self._gave_up = (round, self._reached)
@@ -162,6 +174,7 @@ class Inbox:
         stale = 0
         for place in past:
             parcel = self._rounds.pop(place)
+            del self._came[place]
             if self._is_late(place):
                 self._late.append(parcel)
                 self.uncovered += 1
@@ -185,6 +198,7 @@ class Inbox:
     def start_epoch(self) -> None:
         """Forget everything of the epoch before."""
         self._rounds.clear()
+        self._came.clear()
         self._newest.clear()
         self._skipped = -1
         self.missed.clear()

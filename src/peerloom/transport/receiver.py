@@ -190,7 +190,7 @@ class Receiver:
         order = header["epoch"], header["incarnation"], header["seq"]
         place = header["channel"], header["round"], header["mix_index"]
         parcel = Parcel(*place, coming.body, self._peer, *order)
-        result = inbox.deliver(parcel, header["mode"], self._table.roster.epoch)
+        result = inbox.deliver(parcel, header["mode"], self._table.roster.epoch, self._table.news)
         if result == "applied":
             self.outcome = "useful"
         self._record(result, header, parcel.mix_index, parcel.channel, header["mode"])

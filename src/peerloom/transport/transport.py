@@ -91,13 +91,15 @@ class Transport(Protocol):
         deadline_seconds: float,
         known: int | None = None,
         paced: bool = False,
+        enough: int | None = None,
     ) -> dict[Wanted, Parcel | Skipped | None]:
         """`take` for many at once: returns as soon as each is there, skipped or given up.
 
         With `known`, the version of the roster that the caller knows, it also returns when there
         is a newer one: places without an answer are then left out, to be asked for again. With
         `paced`, a peer that was given up before and is behind is given up at once where it has
-        done two rounds for each one here since then: it catches up without being waited for.
+        done two rounds for each one here since then: it catches up without being waited for. Once
+        `enough` parcels are there, those that came first, all others are given up.
         """
 
     def late(self, peer: str) -> list[Parcel]:

@@ -8,7 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from ..console import err, show
-from ..options import Deadline, Free, Json
+from ..options import Deadline, Enough, Free, Json
 from .shared import HERE, Folder, Proxy, Wrapped, show_unwrapped
 
 __all__ = ["export", "overview", "start", "status", "stop"]
@@ -45,6 +45,7 @@ def start(
     proxy: Proxy = "",
     wrapped: Wrapped = False,
     deadline: Deadline = None,
+    enough: Enough = None,
     free: Free = False,
     wait: Annotated[
         float,
@@ -140,7 +141,7 @@ def start(
 
     settings = Settings(wait=wait, dead=dead)
     site = Site(
-        data, label, listen, deadline, free, settings, history, metrics, largest_norm,
+        data, label, listen, deadline, enough, free, settings, history, metrics, largest_norm,
         outbound=outbound_of(folder, proxy, wrapped), metrics_file=metrics_file,
         share=cast("Share", share), disk=parse_bytes(disk) if disk else None, device=device,
     )  # fmt: skip
