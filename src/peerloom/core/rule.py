@@ -70,7 +70,8 @@ class Rule(Protocol):
     save or plot.
 
     Settings of which every client may have its own are named in `per_client`, a class variable;
-    where they are tuples, an experiment sees that there is one entry for each client. For theory a
+    where they are tuples, an experiment sees that there is one entry for each client. Settings that
+    act only where a client skips a round are named in `for_skippers`, another one. For theory a
     rule may say whose theorems speak of it: `family`, a class variable. And for measures `mass`,
     the field of its state by which rows count in the averaged model, where they do not count alike
     (a class variable; see `mean_model`), and `objective`: "samples" where what it minimises is the

@@ -221,6 +221,11 @@ class SQuARM:
             raise ConfigError(
                 f"SQuARM needs 0 <= beta < 1, H >= 1, c >= 0 and growth >= 0; found {self}."
             )
+        if self.growth and not self.c:
+            raise ConfigError(
+                f"SQuARM.growth = {self.growth:g} would have no effect: it is what the threshold c "
+                "grows by, and c is 0. Give c, or leave growth out."
+            )
 
     @property
     def plan(self) -> Plan:

@@ -86,6 +86,7 @@ class SpodGT:
     skip: Literal["zero", "hold"] = "zero"
     needs: ClassVar[Requirements] = _ANY
     per_client: ClassVar[tuple[str, ...]] = ("lr",)
+    for_skippers: ClassVar[tuple[str, ...]] = ("skip",)
     family: ClassVar[str] = "Spod-GT"
 
     def __post_init__(self) -> None:
@@ -164,6 +165,7 @@ class PeriodicGT:
     skip: Literal["zero", "hold"] = "zero"
     needs: ClassVar[Requirements] = _ANY
     per_client: ClassVar[tuple[str, ...]] = ("lr",)
+    for_skippers: ClassVar[tuple[str, ...]] = ("skip",)
     family: ClassVar[str] = "Spod-GT"
 
     init, step = SpodGT.init, SpodGT.step

@@ -48,8 +48,10 @@ def planned(schedule: Schedule, plan: Plan, resources: Schedule | None = None) -
 def check_settings_act(rule: Rule, schedule: Schedule) -> None:
     """Refuse settings that act through a rule's cycle where the schedule leaves it no say.
 
+    So are those that act where a client skips a round (`for_skippers`), where the plan lets none.
     A replay repeats what fired in a run under these very settings, so they may stand.
     """
+    _check_someone_skips(rule, schedule)
     if _leaves_periods_open(schedule) or isinstance(schedule, Measured | Replay):
         return
     if plan_of(rule).cycle is None or not (idle := _settings_of_plan(rule)):
@@ -61,6 +63,26 @@ def check_settings_act(rule: Rule, schedule: Schedule) -> None:
         f"{type(schedule).__name__} says itself when links fire. Leave {them} out, or give the "
         "schedule Always, or Bernoulli with probabilities."
     )
+
+
+def _check_someone_skips(rule: Rule, schedule: Schedule) -> None:
+    plan, names = plan_of(rule), getattr(rule, "for_skippers", ())
+    if plan.cycle is not None:
+        always = plan.cycle.sgd_while_aggregating and _leaves_periods_open(schedule)
+    else:
+        coins = isinstance(schedule, Bernoulli) and has_coins(schedule.nodes)
+        always = plan.nodes == "always" and (coins or isinstance(schedule, Always))
+    if not always:
+        return
+    known: Any = rule
+    for field in fields(known):
+        value = getattr(rule, field.name)
+        if field.name in names and value != field.default:
+            raise ConfigError(
+                f"{type(rule).__name__}.{field.name} = {value!r} would have no effect: it is for "
+                "clients that skip rounds, and under this rule all compute in every round. Leave "
+                "it out, or use SpodGT or SporadicKGT."
+            )
 
 
 def _leaves_periods_open(schedule: Schedule) -> bool:
