@@ -42,6 +42,7 @@ from tests.doubles.memory import CrashedError, Faults
 from tests.every_rule import EVERY
 from tests.memory_runs import (
     SLOW,
+    VARIED,
     check_replay,
     check_same,
     crashes,
@@ -65,17 +66,8 @@ def test_every_algorithm_gives_the_simulators_bits_over_a_bad_network(name, iden
     check_same(exp, run_in_memory(exp, identities, tmp_path, Faults(breaks=0.05), seed=len(name)))
 
 
-@pytest.mark.parametrize("name", ["PaME", "SpodGT"])
-def test_peers_with_settings_of_their_own_give_the_simulators_bits(name, identities, tmp_path):
-    """What a neighbour sends has the length of its own fraction, which no receiver asks for."""
-    exp = experiment(name)
-    rule = (
-        pl.rules.PaME((3.0, 4.0, 5.0, 6.0, 3.0, 4.0, 5.0), (1.0, 1.1, 1.0, 1.2, 1.0, 1.0, 1.05))
-        if name == "PaME"
-        else pl.rules.SpodGT((0.01, 0.02, pl.rates.InverseSqrt(0.05, 3.0), 0.01, 0.03, 0.01, 0.02))
-    )
-    message = Coordinates((0.2, 0.4, 0.6, 0.8, 1.0, 0.2, 0.6))
-    exp = replace(exp, algorithm=rule, message=message)
+@pytest.mark.parametrize("exp", VARIED, ids=lambda exp: exp.label)
+def test_settings_and_batches_of_their_own_give_the_simulators_bits(exp, identities, tmp_path):
     check_same(exp, run_in_memory(exp, identities, tmp_path, Faults(breaks=0.05), seed=3))
 
 
@@ -545,8 +537,7 @@ def test_a_roster_that_is_not_the_graphs_is_refused(identities):
 def test_every_algorithm_between_processes_over_tls(tmp_path):
     """One process per row, kept for all experiments of one graph: same bits, same ledger."""
     groups = {}
-    for name in sorted(EVERY):
-        exp = experiment(name)
+    for exp in [*map(experiment, sorted(EVERY)), *VARIED]:
         groups.setdefault(exp.graph.rows, []).append(exp)
     for rows, exps in groups.items():
         assert rows >= 5
