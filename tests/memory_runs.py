@@ -63,11 +63,11 @@ ABLE = Bernoulli(nodes=(1.0, 0.1, 0.5, 1.0, 0.3, 0.9), links=0.5)
 
 # Rules with batches of their own sizes, and with settings that `EVERY` leaves at their defaults.
 VARIED = [
-    _varied("ProxGTSRO", "ProxGT-SR-O"),
-    _varied("ProxGTSRE", "ProxGT-SR-E"),
-    _varied("PMGTSVRG", "PMGT-SVRG"),
+    _varied("ProxGTSRO", "ProxGT-SR-O, batches"),
+    _varied("ProxGTSRE", "ProxGT-SR-E, batches"),
+    _varied("PMGTSVRG", "PMGT-SVRG, batches"),
     _varied("AcceleratedDSMT", "accelerated DSMT"),
-    _varied("Chebyshev", "Chebyshev"),
+    _varied("Chebyshev", "Chebyshev, batches"),
     _varied(
         "QuantisedDFedAvgM", "quantised DFedAvgM", message=pl.messages.Quantised(4),
         algorithm=RULES["QuantisedDFedAvgM"](lr=0.05, K=3, theta=0.5),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import peerloom as pl
@@ -35,6 +35,7 @@ from peerloom.schedules import (
     HubRounds,
     Measured,
     Replay,
+    Sampled,
     Split,
     from_seconds,
     with_measured,
@@ -180,12 +181,15 @@ def run_measured(exp, identities, folder, seed, crashes, deadline=None):
 @given(
     seed=st.integers(0, 2**32),
     crashes=crashes,
-    name=st.sampled_from(["DSpodFL", "SpodGT", "MLLSGD", "DFedAvg"]),
+    name=st.sampled_from(["DSpodFL", "SpodGT", "MLLSGD", "DFedAvg", "PaME"]),
 )
+@example(seed=1, crashes=[(0.5, 2, 0.1)], name="PaME")
 def test_all_peers_agree_on_one_table_also_after_crashes(
     seed, crashes, name, identities, tmp_path_factory
 ):
     exp, folder = experiment(name, rounds=12, **MEASURED), tmp_path_factory.mktemp("measured")
+    if name == "PaME":  # it hears those that respond first
+        exp = replace(exp, schedule=Sampled(2, 0.5, resources=Measured()))
     results = run_measured(exp, identities, folder, seed, crashes)
     tables = [read_seconds(folder / str(row) / FILE, exp.graph) for row in range(exp.graph.rows)]
     assert tables[0].all()

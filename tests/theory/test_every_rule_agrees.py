@@ -132,6 +132,10 @@ BY_CHANCE = {
     "EpidemicLearning": (graphs.complete(8), {"schedule": Epidemic(3)}),
     "GossipPushPull": (GRAPHS["ring"], {"schedule": OneNode()}),
     "PaME": (graphs.complete(7), {"schedule": Sampled(kappa=2, fraction=0.5)}),
+    "PaME, first to respond": (
+        graphs.complete(7),
+        {"schedule": Sampled(2, 0.5, resources=Bernoulli((1.0, 0.1, 0.5, 0.9, 0.3, 1.0, 0.7)))},
+    ),
 }
 
 
@@ -139,7 +143,8 @@ BY_CHANCE = {
 @pytest.mark.parametrize("name", sorted(BY_CHANCE))
 def test_where_links_fall_by_chance_the_rate_is_that_of_a_typical_run(name):
     graph, options = BY_CHANCE[name]
-    is_as_predicted(far_apart(graph, tiny(name), **options), seeds=range(500, 540))
+    rule = tiny(name.partition(",")[0])
+    is_as_predicted(far_apart(graph, rule, **options), seeds=range(500, 540))
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,7 @@ class Sampled:
         return np.asarray(np.maximum(1, np.ceil(shares * links.in_degree - 1e-9)), np.int64)
 
     def rates(self, network: Network, draws: Draws, span: Span) -> ActivityRates:
-        """Every neighbour of a client as often as any other of its own; as observed where the
-        first to respond are heard.
-        """
+        """Every neighbour of a client as often as any other; with resources, as observed."""
         kappa = self.periods(network.rows, draws)
         heard = {name: self.heard(links) for name, links in network.layers.items()}
         if self.resources is not None:

@@ -30,7 +30,7 @@ class Collection:
         self._table, self._begin, self._paced = table, table.clock(), paced
         self._end, self._late = self._begin + seconds, self._begin + table.settings.late
         self.open = sorted(set(wanted))
-        self._enough = len(self.open) if enough is None else enough
+        self._needed = len(self.open) if enough is None else enough  # so many parcels more
         self.answers: dict[Wanted, Answer] = {}
         self._told: dict[str, Wanted] = {}  # peers that were reported late
 
@@ -47,11 +47,6 @@ class Collection:
                 self._settle(want, None)
             self.open = []
         return self._lateness(self.open if now >= self._late else [], now - self._begin)
-
-    @property
-    def _needed(self) -> int:
-        """How many parcels more are enough."""
-        return self._enough - sum(isinstance(answer, Parcel) for answer in self.answers.values())
 
     def _arrival(self, want: Wanted) -> float:
         """When the parcel of a place came, as a count of arrivals; those not there come last."""
@@ -102,6 +97,7 @@ class Collection:
     def _settle(self, want: Wanted, answer: Answer) -> None:
         """Note the answer: the place is taken, skipped or given up."""
         self.answers[want] = answer
+        self._needed -= isinstance(answer, Parcel)
         inbox = self._table.inboxes.get(want.peer)
         if inbox is not None:
             leave = inbox.give_up if answer is None else inbox.pass_by
