@@ -6,7 +6,6 @@ Panels of one figure that show loss and accuracy of the same runs are one recipe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from . import mll_sgd_words as words
@@ -19,7 +18,6 @@ from .mll_sgd_settings import (
     COMPAT,
     COMPAT_EPOCHS,
     COMPAT_PATHS,
-    FIT_SLOTS,
     LOGISTIC,
     LOSSES,
     RESNET,
@@ -194,14 +192,9 @@ def _slots(task: Task, numbers: dict[str, float]) -> Recipe:
         for reading, word in ((LOSSES, "loss"), (ACCURACIES, "accuracy"))
     ]
     found = {("", label, ACCURACY): value for label, value in numbers.items()}
-    made = recipe(
-        "Time slots, waiting or not",
-        checks,
-        experiment(task, rules, hubs()),
-        task,
-        found,
+    return recipe(
+        "Time slots, waiting or not", checks, experiment(task, rules, hubs()), task, found
     )
-    return replace(made, fit=FIT_SLOTS) if task is CNN else made
 
 
 # Final accuracies of the authors' runs, shipped with their code.
