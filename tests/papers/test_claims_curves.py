@@ -106,10 +106,9 @@ def test_within_compares_the_means_of_two_sets_of_points():
     assert answer(check, points(0.5, 0.7, 0.6, -math.inf)) == "does not hold"
 
 
-QUOTED = ("dspodfl", "spod-gt", "mll-sgd", "pame")
 EVERY = [
     (paper, figure, check)
-    for paper in QUOTED
+    for paper in RECIPES
     for figure, recipe in RECIPES[paper].items()
     for check in recipe.checks
 ]
@@ -130,7 +129,7 @@ def test_the_claims_of_a_figure_have_names_of_their_own(paper, figure):
 @pytest.mark.skipif(
     "PEERLOOM_PAPERS" not in os.environ, reason="needs the papers' texts: set PEERLOOM_PAPERS"
 )
-@pytest.mark.parametrize("paper", QUOTED)
+@pytest.mark.parametrize("paper", RECIPES)
 def test_the_papers_say_these_words(paper):
     """The folder has a text file for each paper, by the name that `reproduce` gives it."""
 

@@ -14,6 +14,7 @@ from ...sweeps.readings import Found, Reading
 from . import depositum_words as words
 from .checks import Check, Part, difference
 from .claims import across, ahead, by_seed, close, order
+from .claims_curves import over_points
 from .depositum_holdings import holdings
 from .depositum_settings import ACCURACY, CHOSEN, LOSS, recipe, rule, table
 from .depositum_steps import step_sizes
@@ -26,8 +27,9 @@ _ONE_OPTION = (
     "option I here."
 )
 _UNEVEN = {"name": "Dirichlet", "theta": 1.0}
-_ALONG, _APART = Reading("average_loss", "along"), Reading("consensus", "along")
-_PERIODS, _LAST = (5, 10, 20), 41  # of which the longest has two communications in the last rounds
+_ALONG, _APART = Reading("average_train_loss", "along"), Reading("consensus", "along")
+_SOONER = Reading("average_accuracy", "along")
+_PERIODS, _LAST = (5, 10, 20), 21  # of which the longest has a communication in the last rounds
 
 
 def _figure4() -> Recipe:
@@ -101,9 +103,9 @@ def _figure5() -> Recipe:
     made = table(rules, 20, _UNEVEN, 10)
     made["evaluate"] |= {"last": _LAST}
     chosen = (
-        f"{CHOSEN} The values of T0 are ours, as are the limits of what is nearly the same: a "
-        f"tenth of the loss, two points of accuracy. The last {_LAST} rounds are all judged, to "
-        "see the sawtooth."
+        f"{CHOSEN} The paper does not say which T0 it compares: 5, 10 and 20 are ours, as are the "
+        "limits of what is nearly the same: a tenth of the loss, two points of accuracy. The last "
+        f"{_LAST} rounds are all judged, to see the sawtooth."
     )
     note = "Against communications the curves are those against rounds, T0 times as short."
     return recipe(
@@ -159,7 +161,11 @@ def _figure6() -> Recipe:
         checks,
         table(rules, 10, _UNEVEN, 20),
         note=_ONE_OPTION,
-        chosen=f"{CHOSEN} Small is two points of accuracy.",
+        chosen=(
+            f"{CHOSEN} Small is two points of accuracy at the end, which is our limit, as is that "
+            "the complete graph is the best by the loss at the end, however little. Beta is that "
+            "of figures 4 and 5."
+        ),
     )
 
 
@@ -183,23 +189,32 @@ def _figure7() -> Recipe:
             pairs,
             "below",
             1.0,
-            "More clients are faster",
+            "More clients are faster, in loss",
             name="speedup",
             **words.SPEEDUP,
-        )
+        ),
+        over_points(
+            ["Depositum"],
+            pairs,
+            _SOONER,
+            "More clients are faster, in accuracy",
+            name="speedup, accuracy",
+            **words.SPEEDUP,
+        ),
     ]
     made = table([{"name": "Depositum", "alpha": 0.05, "beta": 0.5}], 4, _UNEVEN, 10)
     chosen = (
         "Corollary 1 gives alpha up to the unknown L: alpha = 0.025 sqrt(n). Its beta would "
         "hardly move anything; 0.5 as elsewhere, a choice of ours and not the corollary's. MCP "
-        "with lambda 0.0001 and theta 4. Faster is a smaller mean of the loss over the rounds. "
-        "Losses are those of the test set."
+        "with lambda 0.0001 and theta 4. Faster is, by our choice, a smaller mean of the training "
+        "loss over the rounds, and a larger one of the accuracy, by however little: whether it is "
+        "faster in proportion to n is not asked."
     )
     return recipe(
         "Clients, MNIST",
         checks,
         made | {"rounds": 400},
-        shows=(_ALONG, LOSS, ACCURACY),
+        shows=(_ALONG, _SOONER, LOSS, ACCURACY),
         varied="clients",
         points=points,
         chosen=chosen,

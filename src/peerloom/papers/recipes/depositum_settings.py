@@ -13,18 +13,23 @@ __all__ = ["ACCURACY", "CHOSEN", "CONSENSUS", "LOSS", "Table", "recipe", "rule",
 
 Table = dict[str, Any]
 
-LOSS, ACCURACY = Reading("average_loss"), Reading("average_accuracy")
+LOSS, ACCURACY = Reading("average_train_loss"), Reading("average_accuracy")
 CONSENSUS = Reading("consensus")
 _MCP = {"name": "MCP", "lam": 0.0001, "theta": 4.0}
 CHOSEN = (
     "Where the paper is silent: batches of 32, Metropolis weights, MCP with lambda 0.0001 and "
     "theta 4, 500 rounds, figure 4 on a ring. With beta 0.5 it minimises f + 2h, as the paper's "
-    "does. Losses are those of the test set."
+    "does; training losses have h in them."
 )
 _FIT = Changed(
-    "the paper's MLP (109,386 parameters) in place of its CNN, seven seeds. Five minutes to half "
-    "an hour of one core. It says how these compare for that network.",
-    ("problem.model=mlp", "seeds=[1, 2, 3, 4, 5, 6, 7]"),
+    "the paper's MLP (109,386 parameters) in place of its CNN, judged on 2000 of the 10,000 test "
+    "pictures, seven seeds. One to four minutes of one core for a seed. It says how these compare "
+    "for that network.",
+    (
+        "problem.model=mlp",
+        "problem.data={name='part', of='mnist', test=2000}",
+        "seeds=[1, 2, 3, 4, 5, 6, 7]",
+    ),
 )
 _TINY = ("problem.data=digits", "problem.model=softmax", "rounds=30", "evaluate.every=10")
 
@@ -40,7 +45,7 @@ def table(algorithms: list[Table], clients: int, partition: Any, period: int) ->
             "name": "Classification", "model": "cnn", "data": "mnist", "partition": partition,
             "h": _MCP, "batch": 32,
         },
-        "evaluate": {"every": 50},
+        "evaluate": {"every": 50, "train": True},
         "algorithms": algorithms,
     }  # fmt: skip
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...runs import Run
-from ...sweeps.readings import Found
 from .checks import Check
 from .recipe import Form, Recipe
 
@@ -31,11 +30,11 @@ def points_that_matter(recipe: Recipe, form: Form, runs: Mapping[str, Sequence[R
 
 def _open(check: Check, recipe: Recipe, runs: Mapping[str, Sequence[Run]]) -> set[str]:
     """The parts that keep a claim from being decided; none where it is."""
-    parts = check.parts(Found(runs, recipe.varied, recipe.points))
+    parts = check.parts(recipe.found(runs))
     if check.decide(parts) != "not decided here":
         return set()
     return {repr(part) for part in parts if part.values and part.answer != "holds"}
 
 
 def _parts(check: Check, recipe: Recipe, runs: Mapping[str, Sequence[Run]]) -> set[str]:
-    return {repr(part) for part in check.parts(Found(runs, recipe.varied, recipe.points))}
+    return {repr(part) for part in check.parts(recipe.found(runs))}

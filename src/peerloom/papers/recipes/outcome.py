@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from ...runs import Run
-from ...sweeps.readings import Found, middle, quartiles
+from ...sweeps.readings import middle, quartiles
 from .checks import Part, Verdict
 from .reasons import REASONS
 from .recipe import Form, Recipe
@@ -97,7 +97,7 @@ def outcome(
     A tiny form decides nothing, a smaller one no printed number. `why` says what ended the adding
     of seeds.
     """
-    found = Found(runs, recipe.varied, recipe.points)
+    found = recipe.found(runs)
     every = [run for some in runs.values() for run in some]
     readings = dict.fromkeys(
         [

@@ -26,7 +26,7 @@ def pictures(
     What the paper printed for the end of its curves has no place on those of a smaller form, which
     are not `whole`.
     """
-    found = Found(runs)
+    found = recipe.found(runs)
     factors = factors_of(found.points, recipe.varied)
     if recipe.kind == "holdings":
         shown = {f"{recipe.varied} {point}": next(iter(some), None) for point, some in runs.items()}

@@ -56,16 +56,8 @@ _NOT_WHAT_IS_JUDGED = (
     "that of the averaged model on the same 0.18, 0.19 and 0.44. Batch and penalty are not said "
     "in the paper."
 )
-_HALF_THE_STEP = (
-    "With beta 0.5, that of the paper's figures, DEPOSITUM moves half as far in a step as the "
-    "others. With beta 1 (--set 'algorithms.OPTION I.beta=1.0', and for II) it is level with "
-    "FedMiD and above the other two where the MLP's data are IID or Dir(1): 95.1, 95.0, 83.9 and "
-    "84.0 % in place of 93.3, 93.2, 82.7 and 82.8, where FedMiD has 95.1, 94.8, 84.4 and 84.0."
-)
-
 REASONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("depositum", "fig5"): (_NOT_WHAT_IS_JUDGED,),
-    ("depositum", "table3"): (_HALF_THE_STEP,),
     ("dspodfl", "fig4b"): (_NO_REASON,),
     ("dspodfl", "fig10b"): (_RANGE,),
     ("dspodfl", "fig10c"): (_RANGE,),

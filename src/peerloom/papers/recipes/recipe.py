@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from itertools import combinations, count, islice
 from typing import Any, Literal
 
 from ...config import override
 from ...core import ConfigError, nearest
-from ...sweeps.readings import Reading
+from ...runs import Run
+from ...sweeps.readings import Found, Reading
 from .checks import Check
+from .tuned import at_best_steps
 
 __all__ = ["Changed", "Form", "Recipe", "first_seeds"]
 
@@ -61,6 +64,7 @@ class Recipe:
     fit      a form that two cores finish in the time it says, where the paper's takes hours
     compat   what the authors' code did other than the paper says
     paper    the paper's own numbers: by point, label and reading
+    tuned    whether its algorithms are run with several steps, and count with the best of them
     kind     how it is drawn: curves and sweeps, rows of a table, delays and their parts, a heat
              map, or who holds what
     """
@@ -77,6 +81,7 @@ class Recipe:
     fit: Changed | None = None
     compat: Changed | None = None
     paper: Mapping[tuple[str, str, Reading], float] = field(default_factory=dict)
+    tuned: bool = False
     kind: Kind = "figure"
 
     def tables(self, form: Form = PAPER) -> dict[str, Table]:
@@ -112,6 +117,10 @@ class Recipe:
             )
         return made
 
+    def found(self, runs: Mapping[str, Sequence[Run]]) -> Found:
+        """The runs that count, for checks and tables."""
+        return Found(at_best_steps(runs) if self.tuned else runs, self.varied, self.points)
+
     def said(self, form: Form) -> list[str]:
         """In words, how this form differs from the paper's."""
         lines = []
@@ -145,17 +154,22 @@ class Recipe:
 
     def _points(self, form: Form) -> Mapping[str, Sequence[str]]:
         if form.points is not None:
-            for name in form.points:
-                if name not in self.points and not self.varied:
-                    raise ConfigError(
-                        "This figure has curves and no points to choose from. Leave --point out."
-                    )
-                if name not in self.points:
-                    raise ConfigError(
-                        f"There is no point '{name}' of {self.varied}. {nearest(name, self.points)}"
-                    )
-            return {name: self.points[name] for name in form.points}
+            return {name: self.points[name] for each in form.points for name in self._named(each)}
         return dict(list(self.points.items())[:2]) if form.tiny else self.points
+
+    def _named(self, name: str) -> list[str]:
+        """The points of this name, in which * stands for anything."""
+        if name in self.points:
+            return [name]
+        if not self.varied:
+            raise ConfigError(
+                "This figure has curves and no points to choose from. Leave --point out."
+            )
+        if "*" in name and (some := [point for point in self.points if fnmatchcase(point, name)]):
+            return some
+        raise ConfigError(
+            f"There is no point '{name}' of {self.varied}. {nearest(name, self.points)}"
+        )
 
     def _settings(self, form: Form, which: str) -> Sequence[str]:
         changed: Changed | None = getattr(self, which)
