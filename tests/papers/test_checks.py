@@ -266,9 +266,9 @@ def test_momentum_is_judged_by_all_that_have_it():
     labels = ["I, gamma 0.2", "I, gamma 0.5", "II, gamma 0.2"]
     check = RECIPES["depositum"]["fig4"].checks[0]
     lucky = {"": {"gamma 0": [0.5], **dict(zip(labels, ([0.4], [0.6], [0.6]), strict=True))}}
-    assert answer(check, lucky, column="average_loss") == "does not hold"
+    assert answer(check, lucky, column="average_train_loss") == "does not hold"
     good = {"": {"gamma 0": [0.5], **{label: [0.4] for label in labels}}}
-    assert answer(check, good, column="average_loss") == "holds"
+    assert answer(check, good, column="average_train_loss") == "holds"
 
 
 def test_slower_is_no_diminishing_gain():
@@ -456,7 +456,13 @@ def test_smaller_forms_decide_less(form, expected):
         "HL-SGD, tau 8, q 4": 0.3,
     }
     runs = [
-        run(label, seed, average_loss=[1.0, 1 - end], average_accuracy=[0.0, end], seconds=[0, 1.0])
+        run(
+            label,
+            seed,
+            average_train_loss=[1.0, 1 - end],
+            average_accuracy=[0.0, end],
+            seconds=[0, 1.0],
+        )
         for label, end in labels.items()
         for seed in range(DECIDE)
     ]

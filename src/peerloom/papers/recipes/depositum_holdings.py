@@ -40,7 +40,8 @@ def holdings() -> Recipe:
                 **words.UNEVEN,
             ),
         ),
-        table([rule("Depositum")], 10, {"name": "Dirichlet", "theta": 1.0}, 10) | {"rounds": 0},
+        table([rule("Depositum")], 10, {"name": "Dirichlet", "theta": 1.0}, 10)
+        | {"rounds": 0, "evaluate": {"every": 50}},
         (),
         "theta",
         {theta: [f"problem.partition.theta={float(theta)}"] for theta in ("1", "0.1")},
