@@ -116,22 +116,17 @@ def _insensitive(within: float, label: str = "PaME") -> Check:
     """The final objectives of points with equally many nodes lie within a share of the least."""
 
     def parts(found: Found) -> list[Part]:
-        return [
-            Part(
-                f"m {m}",
-                by_seed(
-                    lambda some: max(some) / min(some) - 1,
-                    [
-                        found.values(point, label, OBJECTIVE)
-                        for point in found.planned
-                        if point.endswith(f"m {m}")
-                    ],
-                ),
-                "below",
-                within,
-            )
-            for m in NODES
-        ]
+        made = []
+        for m in NODES:
+            some = [
+                found.values(point, label, OBJECTIVE)
+                for point in found.planned
+                if point.endswith(f"m {m}")
+            ]
+            if some:
+                spans = by_seed(lambda each: max(each) / min(each) - 1, some)
+                made.append(Part(f"m {m}", spans, "below", within))
+        return made
 
     return Check(
         "insensitive",
