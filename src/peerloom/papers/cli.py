@@ -54,7 +54,9 @@ def reproduce(
     point: Annotated[
         list[str] | None,
         typer.Option(
-            "--point", metavar="NAME", help="Only this point; may be repeated. By default all."
+            "--point",
+            metavar="NAME",
+            help="Only this point, or those of a pattern with *; may be repeated. By default all.",
         ),
     ] = None,
     set_: Annotated[
