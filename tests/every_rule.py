@@ -9,6 +9,8 @@ EVERY = {name: {"lr": 0.05} for name in RULES} | {
     "AcceleratedDSMT": {"lr": 0.05, "modulus": 0.6},
     "Chebyshev": {"rule": RULES["DSGT"](lr=0.05), "K": 3, "modulus": 0.7},
     "BEER": {"lr": 0.05, "gamma": 0.3},
+    "LocalAdamW": {"lr": 0.05, "K": 2, "clip": 2.0},
+    "LocalSGDM": {"lr": 0.05, "K": 2, "nesterov": True},
     "PMGTSVRG": {"lr": 0.05, "q": 5},
     "ProxGTSRE": {"lr": 0.05, "q": 4},
     "ProxGTSRO": {"lr": 0.05, "q": 4, "large": 3},

@@ -86,6 +86,10 @@ VARIED = [
             (3.0, 4.0, 5.0, 6.0, 3.0, 4.0), (1.0, 1.1, 1.0, 1.2, 1.0, 1.05)
         ),
     ),
+    _varied(
+        "LocalAdamW", "LocalAdamW by client",
+        algorithm=RULES["LocalAdamW"](RATES, K=2, moments="mixed"),
+    ),
     _varied("PaME", "first to respond", schedule=Sampled(2, 0.5, resources=ABLE)),
     _varied(
         "DSpodFL", "rising",

@@ -15,11 +15,12 @@ from peerloom.testing import check_rule
 from tests.every_rule import EVERY
 
 NAMES = """
-AB ANQNIDS AcceleratedDSMT BEER CHOCO Chebyshev CooperativeSGD D2 DCD DFedAvg DFedAvgM DFedSAM
+AB ANQNIDS AcceleratedDSMT BEER CHOCO Chebyshev CooperativeSGD D2 DAdam DCD DFedAvg DFedAvgM DFedSAM
 DGD DSGD DSGT DSMT DSpodFL Depositum DistributedSGD EXTRA EpidemicLearning FedADMM FedAvg FedDR
-FedDualAvg FedMiD GossipPushPull HLSGD KGT LocalSGD MLLSGD NIDS PMGTSVRG PaME PairwiseGossip
-PeriodicGT ProxGT ProxGTSRE ProxGTSRO PushDIGing PushPull QuantisedDFedAvgM RandomizedGossip SGP
-SQuARM SpodGT SporadicKGT SporadicPushPull SporadicSGD SubgradientPush SynchronousGT
+FedDualAvg FedMiD GossipPushPull HLSGD KGT LocalAdamW LocalSGD LocalSGDM MLLSGD NIDS PMGTSVRG PaME
+PairwiseGossip PeriodicGT ProxGT ProxGTSRE ProxGTSRO PushDIGing PushPull QuantisedDFedAvgM
+RandomizedGossip SGP SQuARM SpodGT SporadicKGT SporadicPushPull SporadicSGD SubgradientPush
+SynchronousGT
 """
 
 

@@ -73,7 +73,7 @@ def test_settings_and_batches_of_their_own_give_the_simulators_bits(exp, identit
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    name=st.sampled_from(["DSpodFL", "SpodGT", "Depositum", "PaME", "CHOCO"]),
+    name=st.sampled_from(["DSpodFL", "SpodGT", "Depositum", "PaME", "CHOCO", "LocalAdamW"]),
     seed=st.integers(0, 2**32), crashes=crashes, breaks=st.floats(0.0, 0.1),
 )  # fmt: skip
 def test_crashes_change_no_bit(name, seed, crashes, breaks, identities, tmp_path_factory):

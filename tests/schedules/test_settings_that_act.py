@@ -75,6 +75,8 @@ def another(name, field, hint):
         return {field.name: next(value for value in kinds if value != field.default)}
     if bool in kinds:
         return {field.name: not field.default}
+    if isinstance(field.default, tuple):
+        return {field.name: tuple(each / 2 for each in field.default)}
     if int in kinds:
         return {field.name: 4}
     return {field.name: field.default / 2} if float in kinds and field.default else None

@@ -12,7 +12,7 @@ import pytest
 from peerloom import graphs
 from peerloom.codecs import Coordinates, Dense, Quantised, RandK, Sign, TopK
 from peerloom.core import ConfigError, InverseSqrt
-from peerloom.rules import CHOCO, RULES, DSpodFL, ProxGT
+from peerloom.rules import CHOCO, RULES, DSpodFL, LocalAdamW, ProxGT
 from peerloom.runtime import Flat, iterate
 from peerloom.schedules import (
     Bernoulli,
@@ -181,6 +181,16 @@ def test_what_only_differences_pull_together_never_agrees(lr):
     assert found.contraction.best == pytest.approx(1.0)
     assert found.contraction.times is None
     assert found.rounds_to_agree is None
+
+
+def test_weight_decay_draws_models_together_and_a_count_of_steps_does_not_hide_it():
+    values = np.linalg.eigvalsh(GRAPHS["ring"].peers.matrix())
+    plain = max(values[0] ** 2, values[-2] ** 2)
+    for rule in (LocalAdamW(lr=0.05, weight_decay=0.4), LocalAdamW(lr=0.05, K=2, weight_decay=0.4)):
+        found = advise(experiment(GRAPHS["ring"], rule))
+        assert found.contraction.how == "exact"
+        assert found.contraction.best == pytest.approx(plain * 0.98 ** (2 * rule.K))
+        assert "its own theory is not built in" in str(found.coverage.fails)
 
 
 def test_choco_agrees_at_its_own_pace():

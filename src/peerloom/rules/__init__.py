@@ -9,6 +9,7 @@ from .dspodfl import DGD, DFedAvg, DSpodFL, RandomizedGossip, SporadicSGD
 from .gossip import DSGD, CooperativeSGD, EpidemicLearning, GossipPushPull, PairwiseGossip
 from .local import KGT, DFedAvgM, DFedSAM, QuantisedDFedAvgM
 from .mll_sgd import HLSGD, MLLSGD, DistributedSGD, FedAvg, LocalSGD
+from .optimizers import DAdam, LocalAdamW, LocalSGDM
 from .pame import PaME
 from .proxgt import PMGTSVRG, ProxGT, ProxGTSRE, ProxGTSRO
 from .server import FedADMM, FedDR, FedDualAvg, FedMiD
@@ -37,6 +38,7 @@ __all__ = [
     "AcceleratedDSMT",
     "Chebyshev",
     "CooperativeSGD",
+    "DAdam",
     "DFedAvg",
     "DFedAvgM",
     "DFedSAM",
@@ -50,7 +52,9 @@ __all__ = [
     "FedDualAvg",
     "FedMiD",
     "GossipPushPull",
+    "LocalAdamW",
     "LocalSGD",
+    "LocalSGDM",
     "PaME",
     "PairwiseGossip",
     "PeriodicGT",
