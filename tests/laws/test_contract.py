@@ -16,11 +16,11 @@ from tests.every_rule import EVERY
 
 NAMES = """
 AB ANQNIDS AcceleratedDSMT BEER CHOCO Chebyshev CooperativeSGD D2 DAdam DCD DFedAvg DFedAvgM DFedSAM
-DGD DSGD DSGT DSMT DSpodFL Depositum DistributedSGD EXTRA EpidemicLearning FedADMM FedAvg FedDR
-FedDualAvg FedMiD GossipPushPull HLSGD KGT LocalAdamW LocalSGD LocalSGDM MLLSGD NIDS PMGTSVRG PaME
-PairwiseGossip PeriodicGT ProxGT ProxGTSRE ProxGTSRO PushDIGing PushPull QuantisedDFedAvgM
-RandomizedGossip SGP SQuARM SpodGT SporadicKGT SporadicPushPull SporadicSGD SubgradientPush
-SynchronousGT
+DGD DSGD DSGT DSMT DSpodFL Depositum DiLoCo DistributedSGD EXTRA EpidemicLearning FedADMM FedAvg
+FedDR FedDualAvg FedMiD GossipPushPull HLSGD KGT LocalAdamW LocalSGD LocalSGDM MLLSGD NIDS NoLoCo
+PMGTSVRG PaME PairwiseGossip PeriodicGT ProxGT ProxGTSRE ProxGTSRO PushDIGing PushPull
+QuantisedDFedAvgM RandomizedGossip SGP SQuARM SpodGT SporadicKGT SporadicPushPull SporadicSGD
+SubgradientPush SynchronousGT
 """
 
 

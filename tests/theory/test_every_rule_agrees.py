@@ -23,6 +23,7 @@ from peerloom.schedules import (
     OneEdge,
     OneNode,
     Participation,
+    RandomPairs,
     Sampled,
 )
 from peerloom.theory import advise
@@ -131,6 +132,7 @@ BY_CHANCE = {
     "PairwiseGossip": (GRAPHS["ring"], {"schedule": OneEdge()}),
     "EpidemicLearning": (graphs.complete(8), {"schedule": Epidemic(3)}),
     "GossipPushPull": (GRAPHS["ring"], {"schedule": OneNode()}),
+    "NoLoCo": (graphs.complete(6), {"schedule": RandomPairs()}),
     "PaME": (graphs.complete(7), {"schedule": Sampled(kappa=2, fraction=0.5)}),
     "PaME, first to respond": (
         graphs.complete(7),

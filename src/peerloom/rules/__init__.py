@@ -10,6 +10,7 @@ from .gossip import DSGD, CooperativeSGD, EpidemicLearning, GossipPushPull, Pair
 from .local import KGT, DFedAvgM, DFedSAM, QuantisedDFedAvgM
 from .mll_sgd import HLSGD, MLLSGD, DistributedSGD, FedAvg, LocalSGD
 from .optimizers import DAdam, LocalAdamW, LocalSGDM
+from .outer import DiLoCo, NoLoCo
 from .pame import PaME
 from .proxgt import PMGTSVRG, ProxGT, ProxGTSRE, ProxGTSRO
 from .server import FedADMM, FedDR, FedDualAvg, FedMiD
@@ -44,6 +45,7 @@ __all__ = [
     "DFedSAM",
     "DSpodFL",
     "Depositum",
+    "DiLoCo",
     "DistributedSGD",
     "EpidemicLearning",
     "FedADMM",
@@ -55,6 +57,7 @@ __all__ = [
     "LocalAdamW",
     "LocalSGD",
     "LocalSGDM",
+    "NoLoCo",
     "PaME",
     "PairwiseGossip",
     "PeriodicGT",
