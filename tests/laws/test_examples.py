@@ -59,6 +59,20 @@ def test_the_first_run_ends_with_a_report(tmp_path):
     assert (tmp_path / "out" / "report.html").exists()
 
 
+def test_optimizers_that_talk_seldom_reach_as_much(tmp_path):
+    said = run("peerloom run examples/optimizers.toml", tmp_path, "--set", "seeds=[1]")
+    rows = re.findall(r"│ (\w+) +│ +1 │ +(\d+) │ +([\d.]+) % │.*│ +([\d.]+) (\w)B │", said)
+    found = {
+        name: (int(rounds), float(accuracy), float(sent) * {"M": 1, "G": 1000}[unit])
+        for name, rounds, accuracy, sent, unit in rows
+    }
+    assert list(found) == ["DSGT", "LocalAdamW", "DiLoCo", "NoLoCo"]
+    assert all(accuracy > 92 for _, accuracy, _ in found.values())
+    megabytes = [sent for *_, sent in found.values()]
+    assert megabytes == sorted(megabytes, reverse=True)
+    assert found["DSGT"][2] > 30 * found["NoLoCo"][2]
+
+
 def test_the_own_rule_passes_the_contract_and_learns(tmp_path):
     said = run("python examples/own_rule.py", tmp_path)
     found = dict(re.findall(r"(\w+): accuracy ([\d.]+)", said))

@@ -71,6 +71,13 @@ def test_settings_and_batches_of_their_own_give_the_simulators_bits(exp, identit
     check_same(exp, run_in_memory(exp, identities, tmp_path, Faults(breaks=0.05), seed=3))
 
 
+def test_peers_that_meet_in_random_pairs_give_the_simulators_bits(identities, tmp_path):
+    """Of seven one stays alone in every round."""
+    complete = pl.graphs.complete(7)
+    exp = experiment("NoLoCo", graph=complete, schedule=pl.schedules.RandomPairs(), rounds=12)
+    check_same(exp, run_in_memory(exp, identities, tmp_path, Faults(breaks=0.05), seed=4))
+
+
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from(["DSpodFL", "SpodGT", "Depositum", "PaME", "CHOCO", "LocalAdamW"]),

@@ -40,6 +40,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "AcceleratedDSMT": {"lr": LR, "modulus": 0.8},
     "Chebyshev": {"rule": DGD(lr=LR), "K": 2, "modulus": 0.8},
     "Depositum": {"alpha": LR, "beta": 0.5, "gamma": 0.5},
+    "DiLoCo": {"lr": LR, "K": 5},
+    "NoLoCo": {"lr": LR, "K": 5},
     "PMGTSVRG": {"lr": LR, "q": 10},
     "ProxGTSRE": {"lr": LR, "q": 10},
     "ProxGTSRO": {"lr": LR, "q": 10},
