@@ -99,8 +99,8 @@ class LocalSGDM:
         (x, b), on, lr = s, port.active(), own_rates(self.lr, port, len(s.x))
         for batch in range(self.K):
             g = torch.add(port.grad(x, on, batch=batch), x, alpha=self.weight_decay)
-            moved, kept = momentum_step(x, b, g, lr, self.momentum, self.nesterov)
-            x, b = torch.where(on > 0, moved, x), torch.where(on > 0, kept, b)
+            x, b = momentum_step(x, b, g, lr, self.momentum, self.nesterov)
+        x, b = torch.where(on > 0, x, s.x), torch.where(on > 0, b, s.b)
         if self.buffers == "mixed":
             return Buffered(*port.mix(x, b))
         return Buffered(port.mix(x), b)

@@ -67,22 +67,18 @@ def adamw_steps(rule: TakesAdamWSteps, s: Moments, port: Port) -> Moments:
     x <- (1 - lr wd) x - lr (m / (1 - b1^k)) / (sqrt(v / (1 - b2^k)) + eps)
     """
     (b1, b2), on = rule.betas, port.active()
-    lr = own_rates(rule.lr, port, len(s.x))
+    lr, (x, m, v, k) = own_rates(rule.lr, port, len(s.x)), s
+    keep = column(x, [1 - each * rule.weight_decay for each in lr])
     for batch in range(rule.K):
-        g = _clipped(port.grad(s.x, on, batch=batch), rule.clip)
-        m, v = torch.lerp(s.m, g, 1 - b1), torch.addcmul(s.v * b2, g, g, value=1 - b2)
-        k = s.k + on
+        g = _clipped(port.grad(x, on, batch=batch), rule.clip)
+        m, v, k = torch.lerp(m, g, 1 - b1), torch.addcmul(v * b2, g, g, value=1 - b2), k + on
         # Numbers of Python, as torch has them: columns of the run's type would lose bits.
         taken = [max(count, 1.0) for count in k[:, 0].tolist()]
-        keep = column(s.x, [1 - each * rule.weight_decay for each in lr])
-        step = column(
-            s.x, [-(each / (1 - b1**count)) for each, count in zip(lr, taken, strict=True)]
-        )
-        root = column(s.x, [(1 - b2**count) ** 0.5 for count in taken])
-        x = s.x * keep + step * m / (v.sqrt() / root + rule.eps)
-        x, m, v = (torch.where(on > 0, *both) for both in ((x, s.x), (m, s.m), (v, s.v)))
-        s = Moments(x, m, v, k)
-    return s
+        step = column(x, [-(each / (1 - b1**count)) for each, count in zip(lr, taken, strict=True)])
+        root = column(x, [(1 - b2**count) ** 0.5 for count in taken])
+        x = x * keep + step * m / (v.sqrt() / root + rule.eps)
+    x, m, v = (torch.where(on > 0, *both) for both in ((x, s.x), (m, s.m), (v, s.v)))
+    return Moments(x, m, v, k)
 
 
 def momentum_step(
