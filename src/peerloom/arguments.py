@@ -211,7 +211,8 @@ def _words(hint: Any) -> list[str]:
         of = " or ".join(
             filter(None, (_PLURAL.get(one) or " or ".join(_words(one)) for one in entries))
         )
-        return [f"a list of {of}" if of else "a list"]
+        many = f"{len(inner)} " if origin is tuple and inner[-1] is not ... else ""
+        return [f"a list of {many}{of}" if of else "a list"]
     if (origin or hint) in (dict, Mapping):
         return ["a table"]
     return []

@@ -98,6 +98,7 @@ def test_what_a_part_needs_fits_by_position_and_by_name(name):
         (lambda: RULES["DGD"](lr=(1, 2)), "DGD.lr must be a number or a rate, found (1, 2)."),
         (lambda: DSGT(lr=0.1, form=7), "DSGT.form must be 6 or 8, found 7."),
         (lambda: RULES["DFedAvgM"](0.1, K=2.5), "DFedAvgM.K must be a whole number, found 2.5."),
+        (lambda: RULES["DAdam"](1, (0.5, 0.9)), "DAdam.betas must be a list of 3 numbers, found"),
         (lambda: Chebyshev(DSGT, 2, 0.5), "Chebyshev.rule must be a rule, found "),
         (lambda: EXTRA(InverseSqrt(0.1, 10)), "EXTRA.lr must be a number, found Inverse"),
         (lambda: CHOCO(0.1, "a" * 300), f"CHOCO.gamma must be a number, found '{'a' * 99} ..."),

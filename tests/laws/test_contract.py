@@ -1,14 +1,15 @@
 """One table of all algorithms drives the contract; and the contract can fail."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 import pytest
 import torch
 
 import peerloom as pl
 from peerloom import rules
-from peerloom.core import REGISTERED, Card, Requirements, average, preset, pull, push, rule
+from peerloom.arguments import alternatives
+from peerloom.core import REGISTERED, Card, Rate, Requirements, average, preset, pull, push, rule
 from peerloom.errors import ConfigError
 from peerloom.rules import RULES
 from peerloom.testing import check_rule
@@ -70,6 +71,14 @@ def test_a_name_is_given_once():
 @pytest.mark.parametrize("name", sorted(EVERY))
 def test_every_rule_keeps_the_contract(name):
     check_rule(RULES[name](**EVERY[name]))
+
+
+@pytest.mark.parametrize("name", sorted(EVERY))
+def test_every_rule_that_takes_a_rate_bears_one_that_warms_up_and_falls_to_zero(name):
+    hints = get_type_hints(RULES[name])
+    if Rate in alternatives(hints.get("lr", float)):
+        lr = pl.rates.Warmup(3, then=pl.rates.Cosine(0.05, rounds=5))
+        check_rule(RULES[name](**EVERY[name] | {"lr": lr}))
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))
