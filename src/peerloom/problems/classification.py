@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -21,9 +20,9 @@ from ..core import (
     check_lengths,
     is_number,
     nearest,
-    uniform,
 )
 from .data import Dataset, digits
+from .generators import seeded, start_seed
 from .layout import RowLayout
 from .linear import design, linear_curvature, linear_layer, linear_quadratics
 from .local import LocalClassification
@@ -142,10 +141,7 @@ class Classification:
         """The module with its own initialisation, as a function of the seed."""
         outputs = 1 if LOSSES[self.loss_name].one_output else self.outputs or self.data.classes
         model = MODELS[self.model]() if isinstance(self.model, str) else self.model
-        # Modules initialise themselves from torch's generator: give it a seed of ours and put it
-        # back afterwards.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(uniform(seed, "start", 0, np.zeros(1, np.int64))[0, 0] * 2**53))
+        with seeded(start_seed(seed)):
             module = (
                 model.build(self.data.x.shape[1:], outputs) if isinstance(model, Model) else model()
             )

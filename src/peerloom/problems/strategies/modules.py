@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase as BatchNorm
 from torch.nn.modules.dropout import _DropoutNd as Dropout
 
-__all__ = ["BatchNorm", "draws_at_random", "has_dropout", "keeps_statistics", "seeded"]
+from ..generators import seeded
+
+__all__ = ["BatchNorm", "draws_at_random", "has_dropout", "keeps_statistics"]
 
 
 def has_dropout(module: nn.Module) -> bool:
@@ -20,7 +19,7 @@ def has_dropout(module: nn.Module) -> bool:
 
 def draws_at_random(module: nn.Module, sample: Tensor) -> bool:
     """Whether training mode uses torch's generator, wherever in the module that is hidden."""
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with seeded(0, sample.device), torch.no_grad():
         before = torch.get_rng_state()
         module.train()(torch.cat([sample, sample]))
         return not torch.equal(before, torch.get_rng_state())
@@ -31,14 +30,3 @@ def keeps_statistics(module: nn.Module) -> bool:
     return any(
         isinstance(part, BatchNorm) and part.track_running_stats for part in module.modules()
     )
-
-
-@contextmanager
-def seeded(seed: int | None) -> Iterator[None]:
-    """Seed torch's generator, and put it back afterwards; do nothing where seed is None."""
-    if seed is None:
-        yield
-        return
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield

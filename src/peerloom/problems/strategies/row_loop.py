@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from ..generators import seeded
 from ..layout import RowLayout
 from ..losses import Loss
 from .gradients import Batches, Seeds
-from .modules import BatchNorm, has_dropout, keeps_statistics, seeded
+from .modules import BatchNorm, keeps_statistics
 
 __all__ = ["RowLoop"]
 
@@ -25,7 +26,7 @@ class RowLoop:
 
     def __init__(self, module: nn.Module, loss: Loss | None) -> None:
         self._module, self._loss, self._layout = module, loss, RowLayout(module)
-        self._random, self._statistics = has_dropout(module), keeps_statistics(module)
+        self._statistics = keeps_statistics(module)
         self._images = any(isinstance(part, nn.Conv2d) for part in module.modules())
 
     def gradients(self, x: Tensor, inputs: Tensor, labels: Tensor, seeds: Seeds) -> Tensor:
@@ -38,7 +39,7 @@ class RowLoop:
         for k in range(len(x)):
             self._layout.place(x[k], self._module)
             # Always seeded: a module may draw anywhere in its forward, not only in random layers.
-            with seeded(every_seed[k]), torch.enable_grad():
+            with seeded(every_seed[k], x.device), torch.enable_grad():
                 scores = self._module(self._laid_out(inputs[k]))
                 loss = self._loss.value(scores, labels[k]).mean()
                 found = torch.autograd.grad(
@@ -66,7 +67,7 @@ class RowLoop:
                 part.momentum = None  # a plain mean over the batches that follow
         self._module.train()
         for batch in calibration():
-            with seeded(0 if self._random else None):
+            with seeded(0, batch.device):
                 self._module(self._laid_out(batch))
 
     def _laid_out(self, inputs: Tensor) -> Tensor:
