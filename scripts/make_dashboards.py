@@ -40,6 +40,12 @@ PANELS = (
     Panel("Links that are down", ("count by (instance) (peerloom_link_up == 0)",), kind="stat"),
     Panel("Loss on the site's own samples", ("peerloom_loss",), "none"),
     Panel("Accuracy on the site's own samples", ("peerloom_accuracy",), "percentunit"),
+    Panel(
+        "What the problem measures besides",
+        ("peerloom_metric",),
+        "none",
+        legend="{{instance}} {{name}}",
+    ),
     Panel("How far models are apart", ("peerloom_consensus", "peerloom_distance"), "none"),
     Panel(
         "Share of time spent waiting",

@@ -9,7 +9,8 @@ def facts(**changes):
         "reconnects": {"closed": 1},
     }  # fmt: skip
     return {
-        "round": 1, "rounds": 2, "incarnation": 1, "last": {"loss": 0.5, "accuracy": 0.7},
+        "round": 1, "rounds": 2, "incarnation": 1,
+        "last": {"loss": 0.5, "accuracy": 0.7, "f1": 0.6},
         "roster": {"version": 1, "unsaved": False},
         "links": [link | {"direction": direction} for direction in ("out", "in")],
         "agreement": {"consensus": 0.1, "distance": 0.2},

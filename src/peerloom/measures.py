@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .core import ConfigError, Rule, WholeGradients, mean_model, objective_over, spread
 from .runtime import Snapshot
 
-__all__ = ["DIAGNOSTICS", "METRICS", "TRAINING", "measure"]
+__all__ = ["DIAGNOSTICS", "METRICS", "OWN", "TRAINING", "meaning", "measure", "own_metrics"]
+
+Floats = NDArray[np.float64]
 
 # Every column of a run's table, and what it means. Lists have one entry per client.
 METRICS: dict[str, str] = {
@@ -38,6 +42,13 @@ METRICS: dict[str, str] = {
     "seconds": "wall time of the rounds so far, evaluation not counted",
     "client_loss": "loss of each client's model",
     "client_accuracy": "accuracy of each client's model",
+}
+
+# Columns of what a problem measures besides, by the name that the problem gives it.
+OWN: dict[str, str] = {
+    "mean_NAME": "mean over clients of NAME of each client's own model, as the problem measures it",
+    "average_NAME": "NAME of the averaged model",
+    "client_NAME": "NAME of each client's model",
 }
 
 # What `evaluate.closely` adds, where the rule says how it descends (DEPOSITUM); in the simulator
@@ -74,7 +85,7 @@ def measure(
     found = snapshot.port.problem.evaluate(judged[first])
     every, rates = found.loss[same], None if found.accuracy is None else found.accuracy[same]
     loss, accuracy = every[:-1], None if rates is None else rates[:-1]
-    return {
+    row = {
         "round": snapshot.t,
         "mean_loss": float(loss.mean()),
         "mean_accuracy": None if accuracy is None else float(accuracy.mean()),
@@ -96,6 +107,44 @@ def measure(
         **({} if trained is None else _training(snapshot, trained, middle)),
         **({} if diagnosed is None else _diagnostics(snapshot, diagnosed)),
     }
+    for name, values in found.more.items():
+        row |= _named(name, values[same], row)
+    return row
+
+
+def own_metrics(columns: Iterable[str]) -> list[str]:
+    """The names of what a problem measures besides, read off the columns of a table."""
+    named = (column.removeprefix("mean_") for column in columns if column.startswith("mean_"))
+    return [name for name in named if f"mean_{name}" not in METRICS]
+
+
+def meaning(column: str) -> str:
+    """What a column means; '' if there is no such column.
+
+    >>> meaning("average_f1")
+    'f1 of the averaged model'
+    """
+    known = METRICS | TRAINING | DIAGNOSTICS
+    if column in known:
+        return known[column]
+    prefix, _, name = column.partition("_")
+    return OWN.get(f"{prefix}_NAME", "").replace("NAME", name)
+
+
+def _named(name: str, values: Floats, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a metric of the problem's own; the averaged model's value is the last."""
+    own = values[:-1]
+    columns = {
+        f"mean_{name}": float(own.mean()),
+        f"average_{name}": float(values[-1]),
+        f"client_{name}": own.tolist(),
+    }
+    if taken := [column for column in columns if column in row]:
+        raise ConfigError(
+            f"The problem measures '{name}', but '{taken[0]}' is another column of the table. Give "
+            "it another name."
+        )
+    return columns
 
 
 def _training(snapshot: Snapshot, rule: Rule, middle: Tensor) -> dict[str, float]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import DataError
-from ..peers.status import WORKING, read_status
+from ..peers.status import WORKING, figures, read_status
 from ..transport import Home
 from ..transport.files import is_locked
 from ..transport.reasons import REASONS
@@ -52,10 +52,8 @@ def describe_status(runs: list[dict[str, Any]]) -> RenderableType:
 
 def _lines(run: dict[str, Any]) -> list[str]:
     last, seconds = run["last"], run["seconds"]
-    figures = [
-        f"{name} {last[name]:.4g}" for name in ("loss", "accuracy") if last.get(name) is not None
-    ]
-    judged = f", {', '.join(figures)} at round {last['round']}" if figures else ""
+    found = [f"{name} {value:.4g}" for name, value in figures(last).items()]
+    judged = f", {', '.join(found)} at round {last['round']}" if found else ""
     busy = seconds["compute"] + seconds["wait"]
     share = f", {seconds['wait'] / busy:.0%} of the time in mixing" if busy else ""
     state = f"run {run['run']}: {run['status']}, round {run['round']} of {run['rounds']}"

@@ -12,6 +12,7 @@ from ..errors import ConfigError, PeerError
 from ..peers.federation import Federation
 from ..peers.peer import check_stop
 from ..peers.rehearsal import Rehearsal
+from ..peers.status import figures, own_figures
 from .console import err, show
 from .run import folders_of, prepare, report_results
 
@@ -88,14 +89,15 @@ def _findings(found: dict[str, Any]) -> Table:
 
 
 def _table(title: str, rows: list[dict[str, Any]]) -> Table:
-    table = Table("peer", "round", "rounds/s", "loss", "links up", "restarts", title=title)
+    own = list(dict.fromkeys(name for row in rows for name in own_figures(row["last"])))
+    table = Table("peer", "round", "rounds/s", "loss", *own, "links up", "restarts", title=title)
     for row in rows:
-        links, loss = row["links"], row["last"].get("loss")
+        links, judged = row["links"], figures(row["last"])
         table.add_row(
             row["name"],
             f"{row['round']} of {row['rounds']}",
             f"{row['rounds_per_second']:.0f}",
-            "" if loss is None else f"{loss:.4g}",
+            *(f"{judged[name]:.4g}" if name in judged else "" for name in ("loss", *own)),
             f"{sum(link['up'] for link in links)} of {len(links)}",
             str(row["incarnation"] - 1),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -61,10 +63,14 @@ class Placement(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """How good models are, one number each; accuracy is None where the problem has none."""
+    """How good models are, one number each; accuracy is None where the problem has none.
+
+    `more` has what the problem measures besides, by name.
+    """
 
     loss: Floats
     accuracy: Floats | None
+    more: Mapping[str, Floats] = MappingProxyType({})
 
 
 class LocalProblem(Protocol):

@@ -23,6 +23,7 @@ from ..core.events import (
 )
 from ..errors import DataError
 from ..transport import Roster
+from .status import figures
 
 __all__ = ["EventLog", "LogFile"]
 
@@ -47,7 +48,7 @@ class EventLog:
         self._write, self._as_json, self._clock = write, as_json, clock
         self._peer, self._roster = "", None  # type: tuple[str, Roster | None]
         self._run, self._incarnation, self._rounds, self._round = "", 0, 0, 0
-        self._loss: float | None = None
+        self._judged: dict[str, float] = {}
         self._told = (0, 0.0)  # round and time of the last line on progress
         self._end = ""
 
@@ -69,7 +70,7 @@ class EventLog:
                 self._round = t
                 self._tell_progress(t)
             case Evaluated(_, metrics):
-                self._loss = metrics.get("loss")
+                self._judged = {k: v for k, v in figures(metrics).items() if k != "accuracy"}
             case Finished(t, why):
                 how = "done" if why == "rounds" else "stopped; the same command goes on from here"
                 self._end = f"round {t}, {how}"
@@ -82,10 +83,10 @@ class EventLog:
             return
         rate = (t - before) / spent
         self._told = (t, when + spent)
-        loss = "" if self._loss is None else f", loss {self._loss:.4g}"
+        judged = "".join(f", {name} {value:.4g}" for name, value in self._judged.items())
         left = _duration((self._rounds - t) / rate)
         self.write(
-            "progress", f"round {t} of {self._rounds}, {rate:.1f} rounds/s{loss}, {left} left"
+            "progress", f"round {t} of {self._rounds}, {rate:.1f} rounds/s{judged}, {left} left"
         )
 
     def close(self) -> None:

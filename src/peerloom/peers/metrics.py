@@ -16,6 +16,7 @@ from ..errors import ConfigError
 from ..transport.files import write_whole
 from ..transport.reasons import known_reason
 from .background import Background
+from .status import own_figures
 
 __all__ = ["METRICS", "MetricsFile", "exposition"]
 
@@ -47,6 +48,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "roster_unsaved": ("gauge", "1 while the newest roster is in use, but could not be written"),
     "loss": ("gauge", "of the last evaluation, on this peer's own test samples"),
     "accuracy": ("gauge", "of the last evaluation, on this peer's own test samples"),
+    "metric": ("gauge", "what the problem measures besides, at the last evaluation, by its name"),
     "consensus": (
         "gauge",
         "estimate, by gossip, of the mean squared distance of all peers' models from their mean",
@@ -123,6 +125,8 @@ def _samples(facts: dict[str, Any]) -> Iterator[Sample]:
     yield "build_info", {"version": __version__}, 1
     for name, value in alone.items():
         yield name, {}, value
+    for name, value in own_figures(last).items():
+        yield "metric", {"name": name}, value
     for what, count in facts["disk"].get("used", {}).items():
         yield "disk_bytes", {"what": what}, count
     yield "disk_budget_bytes", {}, facts["disk"].get("budget")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -227,9 +228,14 @@ class PeerRun:
         found["cpu_seconds"] = time.process_time()
         if self._row < port.network.clients:
             judged = port.problem.evaluate(state.x)
-            found["loss"] = float(judged.loss[0])
-            found["accuracy"] = None if judged.accuracy is None else float(judged.accuracy[0])
+            own = {"loss": judged.loss, "accuracy": judged.accuracy} | dict(judged.more)
+            found |= {name: None if one is None else _known(one[0]) for name, one in own.items()}
         found["consensus"] = self.telemetry.consensus
         kept = {name: getattr(state, name)[0] for name in judged_fields(self._exp.algorithm)}
         self._folder.measured(found, kept, port.ledger)
         self._session.evaluated([found])
+
+
+def _known(value: float) -> float | None:
+    """A number as a status has it: None where it is not known."""
+    return None if math.isnan(value) else float(value)

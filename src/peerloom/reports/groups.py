@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..measures import own_metrics
 from ..runs import Run
 from .wording import number, percent
 
@@ -22,6 +23,7 @@ __all__ = [
     "grouped",
     "is_measured",
     "last_clients",
+    "own_names",
     "quality_of",
     "seed_of",
     "unfinished",
@@ -87,6 +89,13 @@ def column(run: Run, name: str) -> Floats:
 def is_measured(groups: Sequence[Group], name: str) -> bool:
     """Whether any run has numbers in this column."""
     return any(np.isfinite(column(run, name)).any() for group in groups for run in group.runs)
+
+
+def own_names(groups: Sequence[Group]) -> list[str]:
+    """What the problems of these runs measure besides loss and accuracy, by name."""
+    runs = [run for group in groups for run in group.runs]
+    names = dict.fromkeys(name for run in runs for name in own_metrics(run.metrics.columns))
+    return [name for name in names if is_measured(groups, f"mean_{name}")]
 
 
 def last_clients(run: Run, quality: Quality) -> list[float]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..runs import Run
 from .curves import Curve, curve, onset, wants_log
-from .groups import LOSS, Group, Quality, grouped, last_clients, quality_of, seed_of
+from .groups import LOSS, Group, Quality, grouped, last_clients, own_names, quality_of, seed_of
 from .holdings import by_seed, holdings_picture
 from .network import graph_panel, networks
 from .picture import Cells, Line, Lines, Picture
@@ -120,11 +120,14 @@ def report_pictures(runs: Sequence[Run]) -> list[Picture]:
     groups, quality = grouped(list(runs)), quality_of(list(runs))
     own = quality_axis(groups, quality, quality.own, f"{quality.name}, own models")
     band = RANGE if any(len(group.runs) > 1 for group in groups) else ""
+    shown = {quality.name: (quality.own, own), "consensus": ("consensus", CONSENSUS)}
+    for name in own_names(groups):
+        y = f"mean_{name}"
+        shown[f"own-{name}"] = y, quality_axis(groups, LOSS, y, f"{name}, own models")
     made = []
     for column, along in ACROSS.items():
-        for y, up in ((quality.own, own), ("consensus", CONSENSUS)):
+        for what, (y, up) in shown.items():
             panel = curve_panel("", groups, (column, along), (y, up))
-            what = quality.name if y == quality.own else "consensus"
             title = f"{capital(up.title)}, against {along.title}"
             if panel is not None:
                 made.append(Picture(f"{what}-{column}", title, [panel], band))

@@ -10,10 +10,10 @@ from typing import Any
 
 import tomli_w
 
-from ..measures import METRICS, TRAINING
+from ..measures import METRICS, OWN, TRAINING, meaning
 from ..rules import RULES
 from ..runs import Run
-from .groups import Group, flat, seed_of
+from .groups import Group, flat, own_names, seed_of
 from .tables import table
 
 __all__ = ["about", "configuration", "differences", "glossary", "references", "versions"]
@@ -81,11 +81,12 @@ def versions(runs: Sequence[Run]) -> str:
     )
 
 
-def glossary() -> str:
+def glossary(groups: Sequence[Group]) -> str:
     """The meaning of each column of the metrics."""
+    own = [which.replace("NAME", name) for name in own_names(groups) for which in OWN]
     return table(
         ["column", "meaning"],
-        [[escape(name), escape(text)] for name, text in (METRICS | TRAINING).items()],
+        [[escape(name), escape(meaning(name))] for name in (*METRICS, *TRAINING, *own)],
         "words",
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from .cards import Charts, card, still, switch
-from .groups import LOSS, Group, is_measured
+from .groups import LOSS, Group, is_measured, own_names
 from .holdings import BUBBLES, by_seed
 from .material import Material, caption
 from .network import Used, graph_panel, networks
@@ -71,6 +71,9 @@ def _progress(material: Material, charts: Charts, scales: dict[str, bool]) -> It
     if is_measured(groups, "average_train_loss"):
         views["train"] = "training loss of the averaged model"
         axes["train"] = (LOSS, "average_train_loss", "training loss, averaged model")
+    for own in own_names(groups):  # a name such as "own" is also that of a view
+        views[f"own-{own}"] = f"{own} of own models, mean"
+        axes[f"own-{own}"] = (LOSS, f"mean_{own}", f"{own}, own models")
     vertical = {
         view: (column, quality_axis(groups, of, column, title))
         for view, (of, column, title) in axes.items()

@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 
 from ..runs import Run
-from .groups import LOSS, Group, Quality, column, grouped, quality_of, seed_of, unfinished
+from .groups import (
+    LOSS,
+    Group,
+    Quality,
+    column,
+    grouped,
+    own_names,
+    quality_of,
+    seed_of,
+    unfinished,
+)
 from .headline import headline
 from .targets import Reach, Spread, choose_targets, reach, spread
 from .wording import number
@@ -43,7 +53,7 @@ class Final:
     algorithm: str
     seeds: tuple[str, ...]
     unfinished: int
-    figures: dict[str, Spread]  # by the columns of FINAL
+    figures: dict[str, Spread]  # by the columns of FINAL, then what problems measure besides
 
 
 @dataclass(frozen=True)
@@ -99,7 +109,7 @@ def summary(runs: list[Run], targets: Sequence[float] | None = None) -> Summary:
         reach=tuple(reached),
         equal_delay=delay,
         at_equal_delay=tuple(equal),
-        final=tuple(_final(group) for group in groups),
+        final=tuple(_final(group, own_names(groups)) for group in groups),
     )
 
 
@@ -144,9 +154,10 @@ def _at(run: Run, delay: float, name: str) -> float | None:
     return float(y[after - 1] + share * (y[after] - y[after - 1]))
 
 
-def _final(group: Group) -> Final:
+def _final(group: Group, own: Sequence[str]) -> Final:
     measured = [run for run in group.runs if len(run.metrics)]
-    figures = {name: spread([column(run, name)[-1] for run in measured]) for name in FINAL}
+    names = [*FINAL, *(f"{which}_{name}" for name in own for which in ("mean", "average"))]
+    figures = {name: spread([column(run, name)[-1] for run in measured]) for name in names}
     seeds, late = tuple(map(seed_of, group.runs)), sum(map(unfinished, group.runs))
     return Final(group.label, group.algorithm, seeds, late, figures)
 

@@ -83,5 +83,5 @@ def sources_section(material: Material) -> Iterator[str]:
         found = table(["setting", "values"], rows, "words")
         yield f"<h3>What differs between runs</h3>{found}"
     yield f"<h3>Algorithms and references</h3>{references(material.groups)}"
-    yield f"<details><summary>What each figure means</summary>{glossary()}</details>"
+    yield f"<details><summary>What each figure means</summary>{glossary(material.groups)}</details>"
     yield f"<h3>Made with</h3>{versions(runs)}"

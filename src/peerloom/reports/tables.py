@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
-from ..measures import METRICS, TRAINING
+from ..measures import meaning
 from .colours import Colours
 from .groups import ACCURACY, LOSS, Quality
-from .summary import FINAL, Summary
+from .summary import Summary
 from .targets import Reach, Spread
 from .wording import duration, number, percent, size
 
 __all__ = ["equal_table", "final_table", "quality_named", "reach_table", "swatch", "table"]
 
-_MEANING = METRICS | TRAINING
 # How the columns of the final figures are called and written.
 _WRITTEN: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "round": ("rounds", number),
@@ -84,11 +83,12 @@ def final_table(summary: Summary, colours: Colours) -> str:
         )
         head.append(swatch(one.label, colours) + late)
     rows = []
-    for name in FINAL:
+    for name in summary.final[0].figures if summary.final else ():
         if any(one.figures[name].count for one in summary.final):
-            words, written = _WRITTEN[name]
+            words, written = _WRITTEN.get(name) or (_own_words(name), number)
             cells = [_spread_cell(one.figures[name], written) for one in summary.final]
-            rows.append([f'<span title="{escape(_MEANING[name])}">{words}</span>', *cells])
+            shown = f'<span title="{escape(meaning(name))}">{escape(words)}</span>'
+            rows.append([shown, *cells])
     return table(head, rows, "final")
 
 
@@ -111,6 +111,12 @@ def equal_table(summary: Summary, colours: Colours) -> str:
         "averaged model, median",
     ]
     return table(head, rows)
+
+
+def _own_words(column: str) -> str:
+    """A column of what the problem measures besides, as the others are called."""
+    which, _, name = column.partition("_")
+    return f"{name}, {'own models' if which == 'mean' else 'averaged model'}"
 
 
 def _soonest(reached: Sequence[Reach], target: float) -> float | None:

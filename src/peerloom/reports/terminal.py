@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..measures import own_metrics
 from .groups import ACCURACY, LOSS, Quality
 from .summary import Final, Summary
 from .targets import Reach
@@ -29,13 +30,16 @@ def _finals(summary: Summary, quality: Quality) -> Table:
     table = Table(title="At the end, median over seeds", title_justify="left", title_style="bold")
     table.add_column("algorithm", overflow="fold")
     at = "" if summary.equal_delay is None else f"at delay {number(summary.equal_delay)}"
-    for name in ("seeds", "rounds", quality.name, *([at] if at else []), "delay", "sent"):
-        table.add_column(name, justify="right")
+    measured = summary.final[0].figures if summary.final else ()
+    own = [name for name in own_metrics(measured) if name != quality.name]
+    for name in ("seeds", "rounds", quality.name, *([at] if at else []), *own, "delay", "sent"):
+        table.add_column(Text(name), justify="right")
     equal = {one.label: one.value.median for one in summary.at_equal_delay}
     for one in summary.final:
         medians = {name: figure.median for name, figure in one.figures.items()}
         row = [_seeds(one), number(medians["round"]), quality.text(medians[quality.own])]
         row += [quality.text(equal.get(one.label))] if at else []
+        row += [number(medians[f"mean_{name}"]) for name in own]
         row += [number(medians["delay"]), size(medians["bytes"])]
         table.add_row(Text(one.label), *row)
     return table

@@ -41,7 +41,12 @@ def words_of(column: str) -> str:
     >>> words_of("average_loss"), words_of("gradients")
     ('loss of the averaged model', 'gradients')
     """
-    return _WORDS.get(column, column)
+    if column in _WORDS:
+        return _WORDS[column]
+    for prefix, words in (("mean_", "{}"), ("average_", "{} of the averaged model")):
+        if column.startswith(prefix):  # what a problem measures besides
+            return words.format(column.removeprefix(prefix))
+    return column
 
 
 @dataclass(frozen=True)
