@@ -119,8 +119,8 @@ def _setting(part: object, name: str, value: Any) -> Any:
         parts = [
             f"a {one.__name__.lower()}" for one in types if inspect.isclass(one) and _is_part(one)
         ]
-        parts += ["a function" for one in types if get_origin(one) is Callable]
-        words = [*allowed(types), *parts, *(["left out"] if NoneType in types else [])]
+        words = sorted([*allowed(types), *parts], key=lambda word: word == "a function")
+        words += ["left out"] if NoneType in types else []
         must = " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
         found = repr(value) if len(repr(value)) <= _MOST else f"{repr(value)[:_MOST]} ..."
         raise ConfigError(f"{type(part).__name__}.{name} must be {must}, found {found}.") from None
@@ -215,4 +215,4 @@ def _words(hint: Any) -> list[str]:
         return [f"a list of {many}{of}" if of else "a list"]
     if (origin or hint) in (dict, Mapping):
         return ["a table"]
-    return []
+    return ["a function"] if (origin or hint) is Callable else []

@@ -33,7 +33,7 @@ from .core import (
     nearest,
 )
 from .graphs import GRAPHS
-from .problems import DATA, MODELS, PARTITIONS, PROBLEMS, REGULARISERS, Dataset
+from .problems import DATA, MODELS, PARTITIONS, PROBLEMS, REGULARISERS, Dataset, Task
 from .problems.models import Model
 from .problems.partitions import Partition
 from .problems.regularisers import Regulariser
@@ -121,10 +121,11 @@ def build(kind: str, given: object, where: str, **defaults: Any) -> Any:
         raise DataError(f"{where}: {error}") from error
     except (PeerloomError, TypeError, ValueError, RuntimeError, NetworkXException) as error:
         raise ConfigError(f"{where}: {error}") from error
-    if ":" in name and isinstance(
-        made, Network | Dataset
-    ):  # your own function made it, and can make it again
-        return dataclasses.replace(made, recipe={"name": name, **table})
+    if ":" in name:  # your own function made it, and can make it again
+        recipe = {"name": name, **table}
+        if isinstance(made, Network | Dataset):
+            return dataclasses.replace(made, recipe=recipe)
+        return made.made_by(recipe) if isinstance(made, Task) else made
     return made
 
 
@@ -150,6 +151,8 @@ def describe(part: object) -> Any:
         return {key: describe(value) for key, value in part.recipe.items() if value is not None}
     if isinstance(part, Mapping):  # a recipe within a recipe
         return {key: describe(value) for key, value in part.items() if value is not None}
+    if isinstance(part, Task) and part.recipe is not None:
+        return dict(part.recipe)
     if isinstance(part, Tensor | np.ndarray | str | bool | int | float | list | tuple | np.generic):
         return _plain(part)
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
@@ -225,6 +228,8 @@ def _fit(value: Any, hint: Any, where: str, defaults: Table) -> Any:
     types = alternatives(hint)
     kinds = [KIND_OF[one] for one in types if one in KIND_OF]
     plain = [one for one in types if one not in KIND_OF and one is not NoneType]
+    if not kinds and _names_function(value, plain):
+        return _function(value, where)
     if kind := _kind_of(value, kinds, plain):
         return _part(kind, value, plain, where, defaults)
     for entry in map(_entry_of, plain) if isinstance(value, list) else ():
@@ -235,7 +240,10 @@ def _fit(value: Any, hint: Any, where: str, defaults: Table) -> Any:
     try:
         return fitted(value, hint)
     except MismatchError:
-        wanted = [*allowed(plain), *(f"a name or table of one of the {one}" for one in kinds)]
+        said = {"a function": "a function of yours, module:Name"}
+        known = allowed(one for one in plain if not kinds or get_origin(one) is not Callable)
+        wanted = [said.get(word, word) for word in known]
+        wanted = [*wanted, *(f"a name or table of one of the {one}" for one in kinds)]
         words = " or ".join(filter(None, (", ".join(wanted[:-1]), *wanted[-1:])))
         must = f"It must be {words}." if words else "Leave it out: a file cannot say it."
         raise ConfigError(f"{where}: {value!r} is not allowed. {must}") from None
@@ -258,15 +266,28 @@ def _kind_of(value: Any, kinds: list[str], plain: list[Any]) -> str | None:
 
 def _part(kind: str, value: Any, plain: list[Any], where: str, defaults: Table) -> Any:
     """Build a part within another as the annotation asks: the part, its name, or its function."""
-    table = {"name": value} if isinstance(value, str) else dict(value)
     if isinstance(value, str) and str in plain and value in KINDS[kind]:
         return value
-    if ":" in str(name := table.get("name")) and any(get_origin(one) is Callable for one in plain):
-        found = _find(kind, str(name), where)
-        own = {key: given for key, given in table.items() if key != "name"}
-        return partial(found, **own) if own else found
+    if _names_function(value, plain):
+        return _function(value, where)
     inherited = defaults if kind == "graphs" else {}  # a graph within a graph has its seed
     return build(kind, value, where, **inherited)
+
+
+def _names_function(value: Any, plain: list[Any]) -> bool:
+    """Whether a value names a function of the user's own, where one is asked for."""
+    name = value.get("name") if isinstance(value, dict) else value
+    return ":" in str(name) and any(get_origin(one) is Callable for one in plain)
+
+
+def _function(value: Any, where: str) -> Callable[..., Any]:
+    """The user's own function, with the arguments that its table gives it."""
+    table = {"name": value} if isinstance(value, str) else dict(value)
+    found = _import(table.pop("name"), where)
+    for key in table:
+        if key not in (takes := signature(found)):
+            raise ConfigError(f"{where}.{key}: the function has no such key. {nearest(key, takes)}")
+    return partial(found, **table) if table else found
 
 
 def _name_of(part: Any) -> str:
@@ -289,5 +310,4 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, tuple | list):
         return [_plain(entry) for entry in value]
-    is_part = dataclasses.is_dataclass(value) and not isinstance(value, type)
-    return describe(value) if is_part else value
+    return value if isinstance(value, str | bool | int | float | dict) else describe(value)

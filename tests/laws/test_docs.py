@@ -13,9 +13,9 @@ from peerloom import core
 from peerloom.config import comparison_from
 from peerloom.core import Port
 from peerloom.datasets import CATALOGUE, locate
-from peerloom.measures import DIAGNOSTICS, METRICS, TRAINING
+from peerloom.measures import DIAGNOSTICS, METRICS, OWN, TRAINING
 from peerloom.problems import DATA
-from peerloom.registry import build
+from peerloom.registry import build, signature
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,6 +50,19 @@ def test_the_files_of_the_page_on_data_run(tmp_path, monkeypatch):
     if locate(CATALOGUE["fashion-mnist"]):
         assert build("problems", named["problem"], "problem").n == 7850
     sys.modules.pop("mine", None)
+
+
+def test_the_task_of_the_page_on_training_learns(capsys):
+    (code,) = blocks("docs/training.md", "python")
+    exec(compile(code, "training.md", "exec"), {})
+    before, after = map(float, re.findall(r"[\d.]+", capsys.readouterr().out))
+    assert after < before / 2
+
+
+def test_the_page_on_training_names_every_setting_of_a_task():
+    text = (ROOT / "docs" / "training.md").read_text()
+    for name in signature(pl.problems.Task):
+        assert re.search(rf"`{name}\b", text), name
 
 
 def test_the_page_on_data_names_every_public_data_set():
@@ -133,7 +146,7 @@ def test_the_command_of_every_paper_runs(path):
 
 def test_the_page_on_metrics_names_every_column():
     text = (ROOT / "docs" / "metrics.md").read_text()
-    for name, meaning in (METRICS | DIAGNOSTICS | TRAINING).items():
+    for name, meaning in (METRICS | DIAGNOSTICS | OWN | TRAINING).items():
         cell = meaning.replace("|", r"\|")  # a bare one would end the cell
         assert f"| `{name}` | {cell} |" in text
 

@@ -1,5 +1,6 @@
 """The examples run as their page says."""
 
+import json
 import os
 import re
 import socket
@@ -85,6 +86,34 @@ def test_the_own_rule_is_that_of_the_documents():
     ].removesuffix("\n\n\nif")
     code = re.sub(r'\n {8}""".*?"""', "", body)
     assert code in (ROOT / "docs" / "new-algorithm.md").read_text()
+
+
+def test_a_loss_of_ones_own_is_learnt_together(tmp_path):
+    said = run("python examples/own_loss.py", tmp_path)
+    found = {
+        name: tuple(map(float, numbers))
+        for name, *numbers in re.findall(
+            r"(\w+): loss ([\d.]+), below the line ([\d.]+) where empty, ([\d.]+) where full", said
+        )
+    }
+    assert found["together"][0] < found["alone"][0] / 3
+    assert min(found["together"][1:]) > 0.75
+    assert min(found["alone"][1:]) < 0.5  # sites that never saw full hours
+
+
+def test_the_segmentation_runs_and_shows_its_metric(tmp_path):
+    said = run(
+        "peerloom --path examples/ run examples/segmentation.toml",
+        tmp_path,
+        "--out",
+        "out",
+        "--json",
+    )
+    for one in json.loads(said)["final"]:
+        assert one["figures"]["mean_iou"]["median"] > 0.6
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "iou of own models, mean" in page
+    assert "iou, averaged model" in page
 
 
 def test_three_sites_train_and_export_their_models(tmp_path):

@@ -15,6 +15,7 @@ from .quadratic import Quadratic
 from .records import a9a, heart_disease
 from .regularisers import L1, L2, MCP, REGULARISERS, SCAD, Box, Zero
 from .synthetic import blobs, linear_regression, logistic_regression
+from .task import Task
 
 __all__ = [
     "CNN",
@@ -45,6 +46,7 @@ __all__ = [
     "Natural",
     "Quadratic",
     "ResNet18",
+    "Task",
     "Zero",
     "a9a",
     "blobs",
@@ -61,7 +63,11 @@ __all__ = [
     "part",
 ]
 
-PROBLEMS: dict[str, type[Problem]] = {"Classification": Classification, "Quadratic": Quadratic}
+PROBLEMS: dict[str, type[Problem]] = {
+    "Classification": Classification,
+    "Quadratic": Quadratic,
+    "Task": Task,
+}
 
 DATA: dict[str, Callable[..., Dataset]] = {
     "a9a": a9a,

@@ -30,6 +30,7 @@ class Batches:
         replace: bool,
         place: Placement,
         draws: Draws,
+        whose: str = "Classification",
     ) -> None:
         self._parts, self._place, self._draws, self._replace = parts, place, draws, replace
         self._held = np.array([len(part) for part in parts], np.int64)
@@ -40,7 +41,7 @@ class Batches:
         if not replace and few.any():
             first = int(np.flatnonzero(few)[0])
             raise ConfigError(
-                f"Classification.batch: client {place.rows[first]} holds {self._held[first]} "
+                f"{whose}.batch: client {place.rows[first]} holds {self._held[first]} "
                 f"samples, too few for a batch of {self.sizes[first]} without replacement. Give a "
                 "smaller batch, or one for each client, or replace = true."
             )

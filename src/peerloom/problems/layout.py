@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["RowLayout"]
+__all__ = ["RowLayout", "trainable"]
+
+
+def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that are trained, by name, in the order in which torch lists them.
+
+    Tied ones are there once, under their first name.
+    """
+    return {name: part for name, part in module.named_parameters() if part.requires_grad}
 
 
 class RowLayout:
-    """The parameters of a module as one row, in the order in which torch lists them.
+    """The trainable parameters of a module as one row, in the order in which torch lists them.
 
     >>> layout = RowLayout(nn.Linear(3, 2))
     >>> views = layout.views(torch.zeros(5, layout.n))
@@ -21,13 +30,19 @@ class RowLayout:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self._shapes = {name: part.shape for name, part in module.named_parameters()}
-        self._sizes = [math.prod(shape) for shape in self._shapes.values()]
-        self.n = sum(self._sizes)
+        self._shapes = {name: part.shape for name, part in trainable(module).items()}
+        self.sizes = [math.prod(shape) for shape in self._shapes.values()]
+        self.n = sum(self.sizes)
+
+    @property
+    def digest(self) -> str:
+        """A hash of names and shapes, in their order."""
+        text = "\n".join(f"{name} {tuple(shape)}" for name, shape in self._shapes.items())
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def views(self, x: Tensor) -> dict[str, Tensor]:
         """Rows x [k, n] as parameters by name [k, ...], sharing their memory."""
-        parts = zip(self._shapes.items(), torch.split(x, self._sizes, dim=1), strict=True)
+        parts = zip(self._shapes.items(), torch.split(x, self.sizes, dim=1), strict=True)
         return {name: part.view(len(x), *shape) for (name, shape), part in parts}
 
     def rows(self, parameters: Mapping[str, Tensor]) -> Tensor:
@@ -37,11 +52,19 @@ class RowLayout:
     def place(self, row: Tensor, module: nn.Module) -> None:
         """Make the module's parameters views of a row [n]."""
         views = self.views(row.unsqueeze(0))
-        for name, parameter in module.named_parameters():
+        for name, parameter in trainable(module).items():
             parameter.data = views[name][0]
+
+    @torch.no_grad()
+    def load(self, row: Tensor, parameters: Iterable[Tensor]) -> None:
+        """Copy a row [n] into these parameters, whatever their types and devices."""
+        for parameter, part in zip(parameters, torch.split(row, self.sizes), strict=True):
+            parameter.copy_(part.view(parameter.shape))
 
     @staticmethod
     @torch.no_grad()
     def row_of(module: nn.Module) -> Tensor:
-        """The module's parameters as a row [n], in float64."""
-        return torch.cat([parameter.double().flatten() for parameter in module.parameters()])
+        """The module's parameters as a row [n], in float64 and host memory."""
+        return torch.cat(
+            [part.to("cpu", torch.float64).flatten() for part in trainable(module).values()]
+        )

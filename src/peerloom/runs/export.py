@@ -14,7 +14,8 @@ from .. import __version__
 from ..config import spec_hash
 from ..core import ConfigError, DataError, masses, mean_model
 from ..experiment import Experiment
-from ..problems import Classification
+from ..problems import Classification, Task
+from ..problems.layout import RowLayout, trainable
 from .store import RunFolder
 
 __all__ = ["export_run", "has_statistics", "named_tensors", "write_model"]
@@ -23,13 +24,16 @@ __all__ = ["export_run", "has_statistics", "named_tensors", "write_model"]
 def named_tensors(exp: Experiment, x: NDArray[np.floating]) -> dict[str, Tensor]:
     """Return a model as its module's state_dict, or as one tensor 'x' without a module.
 
-    Buffers are as the module makes them: peers do not train them (see `has_statistics`).
+    Buffers and frozen parameters are as the module makes them: peers do not train them (see
+    `has_statistics`).
     """
-    row = torch.from_numpy(np.array(x))
-    if not isinstance(exp.problem, Classification):
+    row, problem = torch.from_numpy(np.array(x)), exp.problem
+    if not isinstance(problem, Classification | Task):
         return {"x": row}
-    module = exp.problem.module(exp.seed).to(row.dtype)
-    torch.nn.utils.vector_to_parameters(row, module.parameters())
+    module = problem.module(exp.seed)
+    if not isinstance(problem, Task) or problem.precision == "run":
+        module = module.to(row.dtype)
+    RowLayout(module).load(row, trainable(module).values())
     return {
         name: tensor.detach().clone().contiguous() for name, tensor in module.state_dict().items()
     }
@@ -40,7 +44,7 @@ def has_statistics(exp: Experiment) -> bool:
 
     Whoever uses the model must take them from samples of its own.
     """
-    if not isinstance(exp.problem, Classification):
+    if not isinstance(exp.problem, Classification | Task):
         return False
     return any(
         isinstance(part, nn.modules.batchnorm._BatchNorm)

@@ -241,8 +241,8 @@ class RowPort:
         if not isinstance(self.problem, WholeGradients):
             raise ConfigError(
                 f"This rule takes gradients on all samples of a client, and the problem, "
-                f"{type(self.problem).__name__}, has none. Use Classification or Quadratic, or "
-                "give yours `whole_gradients` and `batches`."
+                f"{type(self.problem).__name__}, has none. Use Classification, Task or Quadratic, "
+                "or give yours `whole_gradients` and `batches`."
             )
         return self.problem
 
