@@ -10,6 +10,7 @@ from torch.nn import functional as F  # noqa: N812
 import peerloom as pl
 from peerloom.core import Draws, Placement
 from peerloom.problems import Task
+from peerloom.runtime import iterate
 from tests.builders import experiment
 
 FEATURES, CLASSES, HELD, CLIENTS = 6, 3, 20, 4
@@ -38,9 +39,28 @@ def dropping():
     return net(0.3)
 
 
+def half_frozen():
+    """The same with a first layer that is not trained."""
+    module = net()
+    module[0].requires_grad_(False)
+    return module
+
+
 def loss(model, batch):
     """Cross-entropy of a dictionary of inputs and labels."""
     return F.cross_entropy(model(batch["x"]), batch["y"])
+
+
+def focal(scores, labels):
+    """A loss of scores and labels: the mean over a batch, little for samples that are right."""
+    right = torch.log_softmax(scores, -1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    return -((1 - right.exp()).square() * right).mean()
+
+
+def worst(scores, labels):
+    """A metric of scores and labels: the share found of the class that is found least."""
+    hit = scores.argmax(-1) == labels
+    return {"worst_recall": min(hit[labels == c].double().mean() for c in labels.unique())}
 
 
 class Points:
@@ -118,3 +138,8 @@ def run(task, rule=None, **changes):
     """A short experiment with this task."""
     options = {"schedule": COINS, "rounds": 5, "seed": 3, "problem": task} | changes
     return experiment(pl.graphs.ring(CLIENTS), rule or pl.rules.SpodGT(lr=0.05), **options)
+
+
+def path_of(exp):
+    """The models after every round, link by link."""
+    return torch.stack([snapshot.x for snapshot in iterate(exp, path="links")])

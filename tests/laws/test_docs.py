@@ -53,10 +53,15 @@ def test_the_files_of_the_page_on_data_run(tmp_path, monkeypatch):
 
 
 def test_the_task_of_the_page_on_training_learns(capsys):
-    (code,) = blocks("docs/training.md", "python")
-    exec(compile(code, "training.md", "exec"), {})
+    task, several = blocks("docs/training.md", "python")
+    names = {}
+    exec(compile(task, "training.md", "exec"), names)
     before, after = map(float, re.findall(r"[\d.]+", capsys.readouterr().out))
     assert after < before / 2
+    exec(compile(several, "training.md", "exec"), names)
+    exp = pl.Experiment(pl.graphs.ring(3), names["problem"], pl.rules.DGD(lr=0.5), rounds=40)
+    found = pl.simulate(exp).metrics["mean_all_right"]
+    assert found[-1] > found[0] + 0.3
 
 
 def test_the_page_on_training_names_every_setting_of_a_task():

@@ -23,11 +23,7 @@ from peerloom.runtime import iterate
 from peerloom.runtime.shards import run_sharded
 from tests import tasks
 from tests.builders import final
-from tests.tasks import ALL, CLIENTS, bound, models, run
-
-
-def path_of(exp):
-    return torch.stack([snapshot.x for snapshot in iterate(exp, path="links")])
+from tests.tasks import ALL, CLIENTS, bound, models, path_of, run
 
 
 def states():

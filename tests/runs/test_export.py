@@ -12,8 +12,11 @@ from torch import nn
 
 import peerloom as pl
 from peerloom.config import comparison_from
-from peerloom.runs.export import has_statistics, named_tensors
+from peerloom.problems.layout import RowLayout
+from peerloom.runs import RunFolder
+from peerloom.runs.export import export_run, has_statistics, named_tensors
 from peerloom.transport import Home
+from tests import tasks
 from tests.command import printed_by
 
 
@@ -86,3 +89,14 @@ def test_what_is_not_trained_is_said():
         pl.graphs.ring(3), pl.testing.random_quadratic(3, 5), pl.rules.DSpodFL(lr=0.1)
     )
     assert named_tensors(quadratic, np.arange(5.0))["x"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_task_gives_its_module_back_with_what_is_frozen(tmp_path):
+    problem = tasks.small(model=tasks.half_frozen)
+    folder = tmp_path / "run"
+    result = pl.simulate(tasks.run(problem), out=folder)
+    export_run(RunFolder(folder), tmp_path / "model.safetensors", row=1)
+    module, fresh = tasks.half_frozen().double(), problem.module(3).double()
+    module.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    assert torch.equal(RowLayout.row_of(module), result.x[1])
+    assert torch.equal(module[0].weight, fresh[0].weight)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -26,7 +27,7 @@ from .generators import seeded, start_seed
 from .layout import RowLayout
 from .linear import design, linear_curvature, linear_layer, linear_quadratics
 from .local import LocalClassification
-from .losses import LOSSES
+from .losses import LOSSES, Loss, own_loss
 from .models import MODELS, Model
 from .partitions import IID, Partition
 from .properties import Curvature, Properties, Quadratics
@@ -50,13 +51,17 @@ class Classification:
     batch      samples per gradient, for all clients or one number for each; "all" takes all of a
                client's samples
     replace    whether a batch may hold a sample several times; without replacement once at the most
-    loss       a name; by default the model's own, or cross-entropy
+    loss       a name, by default the model's own, or cross-entropy; or your own function of scores
+               and labels [batch, ...], which gives their mean loss, or that of each sample
     l2         adds l2/2 |x|^2 to every f_i (a smooth term; `h` is the one with a proximal step)
     strategy   how gradients are computed; "auto" takes the fastest that fits
-    outputs    scores per sample, where a paper's model has more than the data have classes
+    outputs    scores per sample, where a paper's model has more than the data have classes, or your
+               own loss wants others than the labels suggest
+    metrics    your own function of scores and labels, which gives numbers by name
 
-    Models are judged on the data's test part: loss with l2 and h, and accuracy where labels are
-    classes.
+    Models are judged on the data's test part: loss with l2 and h, accuracy where labels are
+    classes, and your metrics. Samples with several labels, or targets of any shape, need a loss of
+    your own.
     """
 
     model: str | Model | Callable[[], nn.Module] = "softmax"
@@ -64,12 +69,13 @@ class Classification:
     partition: Partition = field(default_factory=IID)
     # None is "all", as a file cannot say it.
     batch: int | Literal["all"] | tuple[int, ...] | None = 16
-    loss: str | None = None
+    loss: str | Callable[[Tensor, Tensor], Tensor] | None = None
     l2: float = 0.0
     h: Regulariser | None = None
     strategy: Strategy = "auto"
     outputs: int | None = None
     replace: bool = field(default=True, metadata=UNSAID)
+    metrics: Callable[[Tensor, Tensor], Mapping[str, float]] | None = None
     per_client: ClassVar[tuple[str, ...]] = ("batch",)
 
     def __post_init__(self) -> None:
@@ -98,12 +104,18 @@ class Classification:
 
     def _check_data(self) -> None:
         """Refuse data that do not go with the loss, the partition or the outputs."""
-        if not self.data.classes and self.loss_name != "squared":
+        name = self.loss_name
+        if name is not None and self.data.y.ndim > 1:
             raise ConfigError(
-                f"Data '{self.data.name}' have real targets, but the loss is '{self.loss_name}'. "
-                "Use model 'least_squares'."
+                f"Data '{self.data.name}' have {list(self.data.y.shape[1:])} labels for each "
+                f"sample, but the loss '{name}' takes one. Give a function of scores and labels."
             )
-        if self.loss_name == "logistic" and self.data.classes != 2:
+        if name is not None and not self.data.classes and name != "squared":
+            raise ConfigError(
+                f"Data '{self.data.name}' have real targets, but the loss is '{name}'. Use model "
+                "'least_squares', or a loss of your own."
+            )
+        if name == "logistic" and self.data.classes != 2:
             raise ConfigError(
                 f"The logistic loss needs labels 0 and 1, but '{self.data.name}' has "
                 f"{self.data.classes} classes."
@@ -113,24 +125,40 @@ class Classification:
                 "Classification.partition: every site brings its own samples, so there is nothing "
                 "to deal."
             )
-        if self.outputs is not None and LOSSES[self.loss_name].one_output:
+        if name is None or self.outputs is None:
+            return
+        if LOSSES[name].one_output:
             raise ConfigError(
-                f"Classification.outputs: the loss '{self.loss_name}' has one score per sample. "
-                "Leave it out."
+                f"Classification.outputs: the loss '{name}' has one score per sample. Leave it out."
             )
-        if self.outputs is not None and self.outputs < self.data.classes:
+        if self.outputs < self.data.classes:
             raise ConfigError(
                 f"Classification.outputs is {self.outputs}, but '{self.data.name}' has "
                 f"{self.data.classes} classes."
             )
 
     @property
-    def loss_name(self) -> str:
-        """The loss in force."""
+    def loss_name(self) -> str | None:
+        """The name of the loss; None where it is your own."""
         if self.loss is not None:
-            return self.loss
+            return self.loss if isinstance(self.loss, str) else None
         model = MODELS[self.model]() if isinstance(self.model, str) else self.model
         return model.loss if isinstance(model, Model) else "cross_entropy"
+
+    @property
+    def loss_in_force(self) -> Loss:
+        """The loss itself."""
+        if (name := self.loss_name) is not None:
+            return LOSSES[name]
+        assert not isinstance(self.loss, str | None)
+        return own_loss(self.loss, bool(self.data.classes) and self.data.y.ndim == 1)
+
+    @property
+    def _outputs(self) -> int:
+        """Scores per sample of a model that is built by name."""
+        if self.loss_name is not None and LOSSES[self.loss_name].one_output:
+            return 1
+        return self.outputs or self.data.classes or math.prod(self.data.y.shape[1:])
 
     @property
     def n(self) -> int:
@@ -139,11 +167,12 @@ class Classification:
 
     def module(self, seed: int) -> nn.Module:
         """The module with its own initialisation, as a function of the seed."""
-        outputs = 1 if LOSSES[self.loss_name].one_output else self.outputs or self.data.classes
         model = MODELS[self.model]() if isinstance(self.model, str) else self.model
         with seeded(start_seed(seed)):
             module = (
-                model.build(self.data.x.shape[1:], outputs) if isinstance(model, Model) else model()
+                model.build(self.data.x.shape[1:], self._outputs)
+                if isinstance(model, Model)
+                else model()
             )
         if not RowLayout(module).n:
             raise ConfigError(f"Model {self.model!r} has no parameters to train.")
@@ -177,7 +206,9 @@ class Classification:
 
     def properties(self, clients: int, seed: int = 0) -> Properties:
         """What the data, their partition and the model tell; closed forms for one linear layer."""
-        data, loss, layer = self.data, LOSSES[self.loss_name], linear_layer(self.module(seed=0))
+        data, loss, layer = self.data, self.loss_in_force, linear_layer(self.module(seed=0))
+        if loss.slope is None:
+            layer = None  # of a loss of one's own there is no closed form
 
         def sides(layer: nn.Linear) -> list[NDArray[np.float64]]:
             return design(layer, data.x, self.deal(clients, Draws(seed)))
@@ -228,9 +259,9 @@ class Classification:
     def holdings(self, clients: int, draws: Draws) -> list[list[int]]:
         """By class and client, how many samples are held.
 
-        Nothing where there are no classes, or every site has its own.
+        Nothing where samples have no class, or several, or every site has its own.
         """
-        if not self.data.classes or self.data.of_site:
+        if not self.data.classes or self.data.of_site or self.data.y.ndim > 1:
             return []
         held = [
             np.bincount(self.data.y[part], minlength=self.data.classes)

@@ -24,9 +24,10 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Samples x [N, ...] with labels or real targets y [N].
+    """Samples x [N, ...] with labels or real targets y [N, ...].
 
-    Labels are whole numbers from 0 to classes - 1; where classes = 0, targets are real.
+    Labels are whole numbers from 0 to classes - 1; where classes = 0, targets are real. Several of
+    them for a sample (labels that may hold together, pixels, vectors) need a loss of your own.
 
     `test_x` and `test_y` are what models are judged on; without them, models are judged on the
     training samples. `owners`, where samples have one by nature (a hospital, a writer), numbers
@@ -60,10 +61,10 @@ class Dataset:
                 raise ConfigError(
                     f"Dataset '{self.name}': {part} has {len(x)} samples and {len(y)} labels."
                 )
-            if y.ndim != 1 or y.dtype.kind not in "iuf":
+            if not y.ndim or y.dtype.kind not in "iuf":
                 raise ConfigError(
-                    f"Dataset '{self.name}': labels must be numbers [samples], found {y.dtype} "
-                    f"{list(y.shape)}."
+                    f"Dataset '{self.name}': labels must be numbers [samples, ...], found "
+                    f"{y.dtype} {list(y.shape)}."
                 )
             if not (_finite(x) and np.isfinite(y).all()):
                 raise ConfigError(
@@ -76,7 +77,7 @@ class Dataset:
                     f"are {self.classes} classes, numbered from 0."
                 )
 
-        if self.owners is not None and self.owners.shape != self.y.shape:
+        if self.owners is not None and self.owners.shape != self.y.shape[:1]:
             raise ConfigError(
                 f"Dataset '{self.name}': {len(self.owners)} owners for {len(self.y)} samples."
             )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..core import ConfigError, Draws, Evaluation, Placement
 from .batches import Batches, Some
-from .losses import LOSSES
+from .metrics import columns, named_numbers
 from .regularisers import Zero
 from .strategies import STRATEGIES, BatchNorm, ClosedForm, LargeBatches, Seeds, choose
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["LocalClassification"]
 
 Ids = NDArray[np.int64]
+
+_METRICS = "Classification.metrics"
 
 
 class LocalClassification:
@@ -36,7 +38,7 @@ class LocalClassification:
 
     def __init__(self, problem: Classification, place: Placement, draws: Draws) -> None:
         self._problem, self._place, self._draws = problem, place, draws
-        data, self._loss = problem.data, LOSSES[problem.loss_name]
+        data, self._loss = problem.data, problem.loss_in_force
         if not len(data.y) and len(place.rows):
             raise ConfigError(
                 "The file leaves the data to every site (data 'own'), and none are here. At a "
@@ -59,7 +61,12 @@ class LocalClassification:
         # By the largest batch of any client, wherever that lives, so that all choose alike.
         most = self._batches.sizes if sizes is None else sizes
         self.strategy = choose(
-            problem.strategy, module, self._loss, self._inputs[:1], int(most.max(initial=1))
+            problem.strategy,
+            module,
+            self._loss,
+            self._inputs[:1],
+            int(most.max(initial=1)),
+            self._labels[:1],
         )
         self._gradients = STRATEGIES[self.strategy](module, self._loss)
         self._h = problem.h or Zero()
@@ -99,15 +106,21 @@ class LocalClassification:
 
     @torch.no_grad()
     def evaluate(self, x: Tensor) -> Evaluation:
-        """Test loss with l2 and h, and accuracy where there are classes."""
-        penalty = self._penalty(x)
-        losses, rates = [], []
+        """Test loss with l2 and h, accuracy where there are classes, and the user's metrics."""
+        penalty, labels = self._penalty(x), self._test_labels
+        losses, rates, own = [], [], []
         for scores in self._gradients.scores(x, self._test_inputs, self._calibration):
-            losses.append(self._loss.value(scores, self._test_labels).mean())
+            losses.append(self._loss.value(scores, labels).mean())
             if self._loss.correct is not None:
-                rates.append(self._loss.correct(scores, self._test_labels).double().mean())
+                rates.append(self._loss.correct(scores, labels).double().mean())
+            if self._problem.metrics is not None:
+                own.append(named_numbers(self._problem.metrics(scores, labels), _METRICS))
         loss = (torch.stack(losses) + penalty).double().cpu().numpy()
-        return Evaluation(loss, torch.stack(rates).cpu().numpy() if rates else None)
+        accuracy = torch.stack(rates).cpu().numpy() if rates else None
+        more = columns(own, _METRICS)
+        if "loss" in more:
+            raise ConfigError(f"{_METRICS} names a loss, but that is measured already. Rename it.")
+        return Evaluation(loss, more.pop("accuracy", accuracy), more)
 
     @torch.no_grad()
     def train_loss(self, x: Tensor, over: Literal["clients", "samples"]) -> NDArray[np.float64]:
@@ -120,10 +133,15 @@ class LocalClassification:
             share = len(self.parts) * len(part) if over == "clients" else sum(map(len, self.parts))
             np.add.at(weight, part, 1 / share)
         weights = torch.from_numpy(weight).to(x.device)
-        losses = [
-            weights @ self._loss.value(scores, self._labels).double()
-            for scores in self._gradients.scores(x, self._inputs, self._calibration)
-        ]
+        losses = []
+        for scores in self._gradients.scores(x, self._inputs, self._calibration):
+            each = self._loss.value(scores, self._labels).double()
+            if each.shape != weights.shape:
+                raise ConfigError(
+                    f"evaluate.train weighs samples, but loss '{self._loss.name}' gives one number "
+                    "for all. Have it give one for each, or leave train out."
+                )
+            losses.append(weights @ each)
         found: NDArray[np.float64] = (torch.stack(losses) + self._penalty(x)).cpu().numpy()
         return found
 
@@ -149,12 +167,27 @@ class LocalClassification:
             raise ConfigError(
                 f"The model cannot take samples of shape {shape}: {error}."
             ) from error
+        if self._loss.slope is None:
+            self._check_own(module)
+            return
         wanted = 1 if self._loss.one_output else self._problem.data.classes
         fits = len(found) == 2 and (found[1] == 1 if self._loss.one_output else found[1] >= wanted)
         if not fits:
             raise ConfigError(
                 f"For one sample the model gives scores of shape {list(found)}, "
                 f"but loss '{self._loss.name}' needs [1, {wanted}]."
+            )
+
+    def _check_own(self, module: nn.Module) -> None:
+        """Refuse a loss of the user's own that gives neither one number nor one per sample."""
+        inputs, labels = self._inputs[:2], self._labels[:2]
+        with torch.no_grad():
+            found = self._loss.value(module.eval()(inputs), labels)
+        if not isinstance(found, Tensor) or found.shape not in ((), (len(labels),)):
+            what = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise ConfigError(
+                f"Classification.loss '{self._loss.name}' gave {what} for {len(labels)} samples. "
+                "It must give one number, their mean, or one number for each, as a tensor."
             )
 
     def _large_batches(self) -> LargeBatches | None:
@@ -192,7 +225,10 @@ class LocalClassification:
         flat = torch.from_numpy(picks.reshape(-1)).to(x.device)
         inputs = self._inputs.index_select(0, flat).view(*picks.shape, *self._inputs.shape[1:])
         return self._gradients.gradients(
-            x, inputs, self._labels.index_select(0, flat).view(picks.shape), seeds
+            x,
+            inputs,
+            self._labels.index_select(0, flat).view(*picks.shape, *self._labels.shape[1:]),
+            seeds,
         )
 
     def _deal(self) -> list[Ids]:

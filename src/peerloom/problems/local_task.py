@@ -17,7 +17,7 @@ from .batches import Batches
 from .buffers import Buffers
 from .generators import all_seeded
 from .layout import RowLayout, trainable
-from .metrics import named_numbers
+from .metrics import columns, named_numbers
 from .reader import Part, Reader, placed
 from .strategies.modules import BatchNorm
 
@@ -99,14 +99,9 @@ class LocalTask:
     def evaluate(self, x: Tensor) -> Evaluation:
         """The user's metrics of each model; the loss on test samples unless they have one."""
         found = [self._judging(row, self._judged) for row in x]
-        names = list(found[0]) if found else ["loss"]
-        if other := next((one for one in found if one.keys() != found[0].keys()), None):
-            raise ConfigError(
-                f"Task.metrics named {', '.join(names)} for one model and {', '.join(other)} for "
-                "another. Name the same numbers for all, NaN where there is none."
-            )
-        columns = {name: np.array([one[name] for one in found]) for name in names}
-        return Evaluation(columns.pop("loss"), columns.pop("accuracy", None), columns)
+        named = columns(found, "Task.metrics")
+        loss = named.pop("loss", np.zeros(0))
+        return Evaluation(loss, named.pop("accuracy", None), named)
 
     @torch.no_grad()
     def train_loss(self, x: Tensor, over: Literal["clients", "samples"]) -> Floats:

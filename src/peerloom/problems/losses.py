@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-__all__ = ["LOSSES", "Loss"]
+__all__ = ["LOSSES", "Loss", "own_loss"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class Loss:
 
     name: str
     value: Callable[[Tensor, Tensor], Tensor]  # the loss of each sample, [...]
-    slope: Callable[[Tensor, Tensor], Tensor]  # its derivative by the scores, [..., outputs]
+    # Its derivative by the scores, [..., outputs]; not known of a loss of the user's own.
+    slope: Callable[[Tensor, Tensor], Tensor] | None
     correct: Callable[[Tensor, Tensor], Tensor] | None  # whether each sample is classified rightly
     one_output: bool = False
     curvature: float = math.inf  # the largest second derivative by the scores
@@ -76,6 +77,19 @@ def _largest(s: Tensor, y: Tensor) -> Tensor:
 
 def _positive(s: Tensor, y: Tensor) -> Tensor:
     return (s[..., 0] > 0) == (y > 0)
+
+
+def own_loss(value: Callable[[Tensor, Tensor], Tensor], classified: bool) -> Loss:
+    """A loss of (scores, labels): one number, the mean over the batch, or one for each sample.
+
+    Samples that have one label each are `classified`, rightly or not.
+    """
+    name = getattr(value, "__name__", type(value).__name__)
+    return Loss(name, value, None, _rightly if classified else None)
+
+
+def _rightly(s: Tensor, y: Tensor) -> Tensor:
+    return (_positive if s.shape[-1] == 1 else _largest)(s, y)
 
 
 LOSSES: dict[str, Loss] = {

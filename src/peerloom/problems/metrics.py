@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core import ConfigError
 
-__all__ = ["named_numbers"]
+__all__ = ["columns", "named_numbers"]
 
 _NAME = re.compile(r"[A-Za-z]\w*([.@-]\w+)*", flags=re.ASCII)
 # What a run's table and a peer's status call by these names themselves.
@@ -51,3 +53,14 @@ def named_numbers(found: Any, whose: str) -> dict[str, float]:
             "from 0 to 1. Divide by 100, or use another name."
         )
     return numbers
+
+
+def columns(found: Sequence[Mapping[str, float]], whose: str) -> dict[str, NDArray[np.float64]]:
+    """The numbers of many models, each name's together; all models must have the same names."""
+    names = list(found[0]) if found else []
+    if other := next((one for one in found if one.keys() != found[0].keys()), None):
+        raise ConfigError(
+            f"{whose} named {', '.join(names)} for one model and {', '.join(other)} for another. "
+            "Name the same numbers for all, NaN where there is none."
+        )
+    return {name: np.array([one[name] for one in found]) for name in names}

@@ -265,6 +265,11 @@ def _classes(y: NDArray[np.generic], name: str) -> NDArray[np.generic]:
         raise ConfigError(
             f"{name} deals samples by label, but the data have real targets. Use IID or BySize."
         )
+    if y.ndim != 1:
+        raise ConfigError(
+            f"{name} deals samples by their one label, but these have {list(y.shape[1:])} labels "
+            "each. Use IID or BySize."
+        )
     return np.unique(y)
 
 

@@ -28,15 +28,25 @@ STRATEGIES: dict[str, Callable[[nn.Module, Loss], Gradients]] = {
 }
 
 
-def choose(strategy: str, module: nn.Module, loss: Loss, sample: Tensor, batch: int) -> str:
-    """The name of the fastest strategy that fits, where 'auto' was asked for."""
+def choose(
+    strategy: str,
+    module: nn.Module,
+    loss: Loss,
+    sample: Tensor,
+    batch: int,
+    label: Tensor | None = None,
+) -> str:
+    """The name of the fastest strategy that fits, where 'auto' was asked for.
+
+    `sample` and `label` are a batch of one; labels are whole numbers where none is given.
+    """
     if strategy != "auto":
         return strategy
-    if dense_layers(module):
+    if dense_layers(module) and loss.slope is not None:
         return "closed"
     if has_dropout(module) or keeps_statistics(module) or draws_at_random(module, sample):
         return "loop"
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         module.eval()(sample)
     small = 3 * batch * counter.get_total_flops() < VMAP_BELOW  # backward costs twice forward
-    return "vmap" if small and vmap_works(module, loss, sample) else "loop"
+    return "vmap" if small and vmap_works(module, loss, sample, label) else "loop"

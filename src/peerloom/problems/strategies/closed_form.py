@@ -36,7 +36,12 @@ class ClosedForm:
                 "strategy 'closed' needs linear layers and ReLU, but the model has more. Use "
                 "'vmap', 'loop' or 'auto'."
             )
-        self._module, self.loss = module, loss
+        if loss.slope is None:
+            raise ConfigError(
+                f"strategy 'closed' needs a loss whose derivative is known, and '{loss.name}' is "
+                "your own. Use 'vmap', 'loop' or 'auto'."
+            )
+        self._module, self.slope = module, loss.slope
         self._relu = [relu for _, relu in layers]
         self._shapes = [
             (layer.out_features, layer.in_features, layer.bias is not None) for layer, _ in layers
@@ -50,7 +55,7 @@ class ClosedForm:
             return self.gradients(x, inputs, labels, seeds)[:1]
         layers = self.layers_of(x)
         kept = self._forward(layers, inputs.flatten(2).transpose(1, 2))
-        slope = self.loss.slope(kept[-1].transpose(1, 2), labels)
+        slope = self.slope(kept[-1].transpose(1, 2), labels)
         slope = slope.div_(labels.shape[1]).transpose(1, 2)
         g = torch.empty_like(x, memory_format=torch.contiguous_format)
         found = self.layers_of(g)

@@ -49,7 +49,7 @@ class LargeBatches:
             scores = (
                 inputs @ weight[k].T if bias is None else torch.addmm(bias[k], inputs, weight[k].T)
             )
-            slope = self._closed.loss.slope(scores, labels).div_(len(labels))
+            slope = self._closed.slope(scores, labels).div_(len(labels))
             torch.mm(slope.T, inputs, out=found[k])
             if found_bias is not None:
                 torch.sum(slope, dim=0, out=found_bias[k])

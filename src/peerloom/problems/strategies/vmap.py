@@ -47,17 +47,18 @@ class Vmap:
         return RowLoop(self._module, None).scores(x, inputs, calibration)
 
 
-def vmap_works(module: nn.Module, loss: Loss, sample: Tensor) -> bool:
+def vmap_works(module: nn.Module, loss: Loss, sample: Tensor, label: Tensor | None = None) -> bool:
     """Whether torch can follow the module for several models at once.
 
     Control flow that depends on values, for one, it cannot follow.
     """
     with torch.no_grad():
         row = torch.cat([parameter.flatten() for parameter in module.parameters()])
-        labels = torch.zeros(2, 1, dtype=torch.int64, device=sample.device)
-        twice = row.repeat(2, 1), sample.expand(2, *sample.shape), labels
+        if label is None:
+            label = torch.zeros(1, dtype=torch.int64, device=sample.device)
+        twice = row.repeat(2, 1), sample.expand(2, *sample.shape), label.expand(2, *label.shape)
         try:
             Vmap(module, loss).gradients(*twice, list)
-        except (RuntimeError, NotImplementedError):
+        except (RuntimeError, NotImplementedError, TypeError, ValueError):
             return False
     return True
