@@ -31,7 +31,7 @@ def with_task(name, rounds=8, **changes):
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-@pytest.mark.parametrize("name", ["DSpodFL", "SpodGT", "DFedSAM"])
+@pytest.mark.parametrize("name", ["DSpodFL", "SpodGT", "DFedSAM", "MLLSGD"])
 def test_peers_have_the_simulators_bits(name, ahead, identities, tmp_path):
     exp = with_task(name, ahead=ahead)
     check_same(exp, run_in_memory(exp, identities, tmp_path, Faults(breaks=0.05), seed=len(name)))

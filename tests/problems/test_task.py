@@ -131,6 +131,28 @@ def test_whatever_draws_is_a_function_of_seed_round_and_client(ahead, rule):
     assert not torch.equal(one, path_of(run(tasks.noisy(), rule, seed=4)))
 
 
+def test_every_client_round_batch_and_part_draws_for_itself():
+    read, computed = [], []
+
+    class Drawing(tasks.Points):
+        def __getitem__(self, k):
+            read.append((torch.rand(1).item(), random.random(), np.random.rand()))  # noqa: NPY002
+            return super().__getitem__(k)
+
+    def loss(model, batch):
+        computed.append((torch.rand(1).item(), random.random(), np.random.rand()))  # noqa: NPY002
+        return tasks.loss(model, batch)
+
+    task = tasks.small(data=Drawing, loss=loss, batch=2, accumulate=2)
+    local = bound(task)
+    for t, k in ((1, 0), (1, 1), (2, 0)):
+        local.grad(models(task), ALL, t, k)
+    for drawn in (read, computed):
+        assert len(drawn) == 3 * CLIENTS * 2
+        assert all(len(set(numbers)) == len(drawn) for numbers in zip(*drawn, strict=True))
+    assert not set(read) & set(computed)
+
+
 @pytest.mark.parametrize("shards", [[[0, 2], [1], [3]], [[0], [1], [2], [3]]])
 def test_shards_have_the_simulators_bits(shards):
     exp = run(tasks.noisy(ahead=True))
@@ -235,7 +257,12 @@ def test_a_batch_norm_that_keeps_to_evaluation_mode_is_left_alone():
             self[1].eval()
             return self
 
-    task = tasks.small(model=lambda: Still(nn.Linear(6, 3), nn.BatchNorm1d(3)), test=tasks.held_out)
+    def pretrained():
+        module = Still(nn.Linear(6, 3), nn.BatchNorm1d(3))
+        module[1].running_mean += torch.arange(3.0)
+        return module
+
+    task = tasks.small(model=pretrained, test=tasks.held_out)
     module, held = task.module(3).double().eval(), tasks.held_out()
     found = bound(task).evaluate(task.start(3)[None]).loss[0]
     expected = F.cross_entropy(module(held.x), held.y).item()

@@ -52,6 +52,18 @@ def test_without_a_test_part_the_samples_of_clients_here_judge():
     assert local.train_loss(x, "clients") == pytest.approx(expected, rel=1e-12)
 
 
+def test_a_loss_that_changes_its_batch_spoils_nothing():
+    def careless(model, batch):
+        batch["x"] *= 0.5
+        return F.cross_entropy(model(batch.pop("x")), batch["y"])
+
+    task = tasks.small(loss=careless, test=tasks.held_out)
+    x, local = models(task), bound(task)
+    first = local.evaluate(x).loss
+    assert np.array_equal(local.evaluate(x).loss, first)
+    assert np.array_equal(bound(task).evaluate(x[2:]).loss, first[2:])
+
+
 def test_the_training_loss_weighs_clients_or_samples():
     sizes = (3, 9, 12, 30)
     task = tasks.small(data=lambda client: tasks.Points(client, sizes[client]))
