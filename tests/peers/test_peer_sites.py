@@ -96,14 +96,15 @@ class Sites:
         for row in rows:
             self.homes[row].trust(roster)
 
-    def start(self, row, *words, file=None, data=True):
+    def start(self, row, *words, file=None, data=True, log=None):
         name = f"row-{row}"
         samples = ["--data", f"{name}.npz"] if data else []
-        log = (self.root / f"{name}.log").open("a")
+        file_of_log = (self.root / f"{name}.log").open("a")
         command = [sys.executable, "-m", "peerloom", "peer", "start", str(file or self.file)]
         command += ["--folder", f"peers/{name}", *samples, *words]
-        process = subprocess.Popen(command, cwd=self.root, env=self.env, stdout=log, stderr=log)
-        log.close()
+        to = file_of_log if log is None else log
+        process = subprocess.Popen(command, cwd=self.root, env=self.env, stdout=to, stderr=to)
+        file_of_log.close()
         self.processes.append(process)
         return process
 
@@ -352,6 +353,22 @@ def test_words_of_a_neighbour_never_become_metric_labels():
     assert found["peerloom_refusals_total", '{why="by_peer_wrong_run"}'] == 1
     assert found["peerloom_reconnects_total", '{peer="b",dir="out",why="other"}'] == 1
     assert ("peerloom_loss", "") not in found
+
+
+@pytest.mark.parametrize("behind", ["a full disk", "a closed pipe"])
+def test_a_peer_whose_lines_nobody_takes_goes_on(sites, behind):
+    """They go to a file on a full disk, or to a program that has ended."""
+    two = sites(rounds=200)
+    two.start(1)
+    to = os.open("/dev/full", os.O_WRONLY)
+    if behind == "a closed pipe":
+        os.close(to)
+        read, to = os.pipe()
+        os.close(read)
+    process = two.start(0, log=to)
+    os.close(to)
+    assert process.wait(180) == 0
+    assert two.status(0)["status"] == "done"
 
 
 # -- mistakes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .console import err
+from .console import tell
 
 __all__ = ["relay_command"]
 
@@ -15,11 +15,8 @@ def relay_command(listen: list[str], folder: Path, founder: str, rate: float | N
     from ..transport.relay.limits import Limits
     from ..transport.relay.service import RelayService
 
-    def say(text: str) -> None:
-        err.print(text, highlight=False, markup=False, soft_wrap=True)
-
     limits = Limits(rate=None if rate is None else rate * 1e6)
-    service = RelayService(folder, tuple(listen), read_id(founder), limits, say)
+    service = RelayService(folder, tuple(listen), read_id(founder), limits, tell)
     service.tell("key", "", f"this relay is {spelled_id(service.identity.id)}")
     if service.server.roster is None:
         service.tell(

@@ -7,7 +7,7 @@ from typing import Annotated, cast
 
 import typer
 
-from ..console import err, show
+from ..console import err, show, tell
 from ..options import Deadline, Enough, Free, Json
 from .shared import HERE, Folder, Proxy, Wrapped, show_unwrapped
 
@@ -127,15 +127,12 @@ def start(
     from ...peers.start import serve
     from ...transport import Settings
 
-    def show_line(text: str) -> None:
-        err.print(text, highlight=False, markup=False, soft_wrap=True)
-
     if share not in ("", "status", "loss"):
         raise ConfigError(f"--share {share}: write --share status or --share loss.")
-    kept = None if log_file is None else LogFile(log_file, int(log_size * 1e6), log_keep, show_line)
+    kept = None if log_file is None else LogFile(log_file, int(log_size * 1e6), log_keep, tell)
 
-    def tell(text: str) -> None:
-        show_line(text)
+    def say(text: str) -> None:
+        tell(text)
         if kept is not None:
             kept.write(text)
 
@@ -145,7 +142,7 @@ def start(
         outbound=outbound_of(folder, proxy, wrapped), metrics_file=metrics_file,
         share=cast("Share", share), disk=parse_bytes(disk) if disk else None, device=device,
     )  # fmt: skip
-    code = serve(folder, file, site, log_json=log_json, say=tell)
+    code = serve(folder, file, site, log_json=log_json, say=say)
     if kept is not None:
         kept.close()
     raise typer.Exit(code)
