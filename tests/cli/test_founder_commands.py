@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from peerloom.errors import PeerError
-from peerloom.transport import Home, Invitation, Member, Relay, Roster, spelled_id
+from peerloom.transport import Home, Invitation, Link, Member, Relay, Roster, spelled_id
 from peerloom.transport.proposals import differences, read_proposal
 from tests.command import printed_by
-from tests.federation import free_ports, identity
+from tests.federation import federation, free_ports, identity
 
 
 @pytest.fixture
@@ -371,6 +371,29 @@ def test_who_signs_sees_whatever_a_proposal_changes(sites):
     assert f"founders sign: a, {spelled_id(spare.id)}" in lines(founders=(one.id, spare.id))
     relay = Relay("relay", spare.certificate.decode(), ("127.0.0.1:1",))
     assert f"relay {spelled_id(spare.id)}" in lines(relays=(relay,))
+    ids = [member.id for member in known.members]
+    ring = [Link(ids[k], ids[(k + 1) % 3], 0.5) for k in range(3)]
+    linked = known.with_links(home.identity, ring)
+    heavier = [replace(ring[0], a=0.9), ring[1], Link(ids[0], ids[2], 0.5)]
+    told = " / ".join(differences(linked.with_links(home.identity, heavier), linked))
+    assert "3 links instead of 3" in told
+    for part in ("a to b of weights 0.9, 0", "new a to c", "without c to a"):
+        assert part in told
+    assert "b to c" not in told
+    rekeyed = replace(two, certificate=identity(5).certificate.decode(), was=two.id)
+    same = [
+        replace(
+            link,
+            **{end: rekeyed.id for end in ("source", "target") if getattr(link, end) == two.id},
+        )
+        for link in ring
+    ]
+    told = differences(
+        linked.amended(home.identity, members=(one, rekeyed, three), links=tuple(same)), linked
+    )
+    assert "3 links instead of 3, or other weights: the same but for new keys" in " ".join(told)
+    everyone = federation(9, [(k, m) for k in range(9) for m in range(9) if k != m])
+    assert "and 48 more" in " ".join(differences(everyone.with_links(identity(0), ()), everyone))
     told = known.amended(home.identity)
     other = replace(told, log=("0" * 64, *told.log[1:]), signatures=())
     with pytest.raises(PeerError, match="another history"):

@@ -23,6 +23,8 @@ from .succession import check_log
 
 __all__ = ["ProposalBook", "differences", "read_proposal"]
 
+_MOST_NAMED = 24  # links that are named of those that a proposal changes
+
 
 def read_proposal(data: bytes) -> Roster:
     """A roster that may lack signatures. Refuses wrong ones; it is not to be used as a roster."""
@@ -144,7 +146,8 @@ def differences(proposal: Roster, known: Roster) -> list[str]:
         names = ", ".join(member.name for member in proposal.members)
         lines.append(f"the members' rows in another order: {names}")
     if proposal.links != known.links:
-        lines.append(f"{len(proposal.links)} links instead of {len(known.links)}, or other weights")
+        count = f"{len(proposal.links)} links instead of {len(known.links)}, or other weights"
+        lines.append(f"{count}: {_changed_links(proposal, known)}")
     if (proposal.founders, proposal.threshold) != (known.founders, known.threshold):
         lines.append(f"{proposal.threshold} of these founders sign: {proposal.named_founders}")
     if proposal.relays != known.relays:
@@ -159,3 +162,28 @@ def differences(proposal: Roster, known: Roster) -> list[str]:
     if proposal.speaks != known.speaks:
         lines.append(f"all members speak version {proposal.speaks} of the protocol")
     return [*lines, f"good until {proposal.expiry_day}"]
+
+
+def _changed_links(proposal: Roster, known: Roster) -> str:
+    """Which links are new, gone or of other weights, the first of them by name."""
+    called = {member.was: member.id for member in proposal.members if member.was}
+    before = {
+        (called.get(link.source, link.source), called.get(link.target, link.target), link.layer): (
+            link.a, link.b,
+        )
+        for link in known.links
+    }  # fmt: skip
+    after = {(link.source, link.target, link.layer): (link.a, link.b) for link in proposal.links}
+    found = list[str]()
+    for place in sorted(before.keys() | after.keys()):
+        names = " to ".join((proposal if proposal.has(id) else known).name(id) for id in place[:2])
+        if place not in after:
+            found.append(f"without {names}")
+        elif place not in before:
+            found.append(f"new {names}")
+        elif before[place] != after[place]:
+            found.append(f"{names} of weights {after[place][0]:g}, {after[place][1]:g}")
+    more = [f"and {len(found) - _MOST_NAMED} more"] if len(found) > _MOST_NAMED else []
+    return (
+        "; ".join([*found[:_MOST_NAMED], *more]) or "the same but for new keys, order or repetition"
+    )
