@@ -205,6 +205,13 @@ def test_invite_listens_before_it_prints_the_token(sites, monkeypatch, capsys):
     assert not (sites.root / "a/peer/invitations.json").exists(), "nobody was invited"
 
 
+def test_addresses_of_ipv6_are_shown_whole(sites, monkeypatch):
+    """In brackets, and with a letter at the beginning, they look like markup."""
+    monkeypatch.setenv("COLUMNS", "200")
+    sites("a", "init", "a", "--found", "--address", "[fd00::1]:7400", "--address", "[::1]:7400")
+    assert "[fd00::1]:7400, [::1]:7400" in sites("a", "roster", "show")
+
+
 def test_a_kit_says_what_comes_next(sites):
     found(sites, "b")
     sites("a", "kit", "make", "../kit.zip")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from ..console import out, show
 
@@ -169,8 +170,9 @@ def members_table(roster: Roster) -> Table:
         targets = ", ".join(roster.name(target) for target in roster.targets(member.id))
         who = f"{member.name} (founder)" if member.id in roster.founders else member.name
         table.add_row(
-            str(row), who, _in_two_lines(spelled(member.id)), ", ".join(member.addresses), targets
-        )
+            str(row), who, _in_two_lines(spelled(member.id)), Text(", ".join(member.addresses)),
+            targets,
+        )  # fmt: skip
     notes = [roster.warning(time.time()) or f"Good until {roster.expiry_day}."]
     if len(roster.founders) > 1:
         notes.append(f"{roster.threshold} of these founders sign: {roster.named_founders}.")
