@@ -133,12 +133,40 @@ BY_CHANCE = {
     "EpidemicLearning": (graphs.complete(8), {"schedule": Epidemic(3)}),
     "GossipPushPull": (GRAPHS["ring"], {"schedule": OneNode()}),
     "NoLoCo": (graphs.complete(6), {"schedule": RandomPairs()}),
+    "MLLSGD": (GRAPHS["hubs"], {"schedule": Bernoulli(links=0.6)}),
     "PaME": (graphs.complete(7), {"schedule": Sampled(kappa=2, fraction=0.5)}),
     "PaME, first to respond": (
-        graphs.complete(7),
-        {"schedule": Sampled(2, 0.5, resources=Bernoulli((1.0, 0.1, 0.5, 0.9, 0.3, 1.0, 0.7)))},
+        graphs.regular(10, 4, seed=1),
+        {"schedule": Sampled(2, 0.75, resources=Bernoulli((1.0, 0.1, 0.5, 0.9, 0.3) * 2))},
     ),
 }
+
+
+# Their workers take over what one server has, or what all hubs have.
+AT_ONCE = {
+    "DistributedSGD",
+    "FedADMM",
+    "FedAvg",
+    "FedDR",
+    "FedDualAvg",
+    "FedMiD",
+    "HLSGD",
+    "LocalSGD",
+}
+
+
+def test_every_rule_whose_links_may_fall_by_chance_is_measured():
+    vary = set()
+    for name in RULES:
+        for graph in GRAPHS.values():
+            try:
+                exp = far_apart(graph, tiny(name), schedule=Bernoulli(links=0.6))
+            except ConfigError:
+                continue
+            coins = activity_rates(exp).coins
+            if any(not np.isin(some, (0.0, 1.0)).all() for some in coins.values()):
+                vary.add(name)
+    assert vary - AT_ONCE == {name.partition(",")[0] for name in BY_CHANCE}
 
 
 @pytest.mark.slow
