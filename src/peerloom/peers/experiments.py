@@ -100,12 +100,15 @@ def check_enough(enough: float | None, deadline: float | None, free: bool) -> No
         return
     if not 0 < enough <= 1:
         raise ConfigError(f"--enough must be a share above 0 and at most 1, found {enough:g}.")
-    if deadline is None or free:
-        why = "peers that wait for nobody need none" if free else "how long to wait for these"
+    if free:
         raise ConfigError(
-            f"--enough {enough:g} says with how many neighbours a round goes on before the "
-            f"deadline: {why}. "
-            + ("Leave one of the two out." if free else "Give --deadline SECONDS, too.")
+            f"--enough {enough:g} would have no effect: with --free peers wait for nobody. Leave "
+            "one of the two out."
+        )
+    if deadline is None:
+        raise ConfigError(
+            f"--enough {enough:g} says with how many neighbours a round goes on before its "
+            "deadline, and there is none. Give --deadline SECONDS, too."
         )
 
 
