@@ -129,7 +129,7 @@ class LocalAdamW:
     bit, but for `clip`, whose norm torch takes parameter by parameter first.
 
     Reference: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, Algorithm 2, in
-    torch's order; mixing as in `DSGD`.
+    torch's form, whose decay is times lr; mixing as in `DSGD`.
 
     >>> import peerloom as pl
     >>> problem = pl.problems.Quadratic(A=[[[1.0]], [[1.0]]], b=[[0.0], [2.0]])

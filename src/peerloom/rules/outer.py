@@ -102,8 +102,9 @@ class NoLoCo:
         x_i <- x_i + delta_i
 
     x_i      slow model of client i, phi_i in the paper; AdamW with its settings as in `LocalAdamW`
-    mean_j   over client i and those it hears in this round: with `RandomPairs` on `complete`, over
-             a random pair, as the paper has it; a client without a partner has itself alone
+    mean_j   over client i and those it hears in this round: with the schedule `RandomPairs` on the
+             graph `complete`, over a random pair, as the paper has it; a client without a partner
+             has itself alone. Groups that are not the same for all in them do not keep the mean
     alpha    `momentum`     beta  `outer_lr`     gamma  how strongly pairs are drawn together
 
     A pair shares x and Delta through the mean of gamma x + beta Delta, which is all that is needed:
@@ -113,10 +114,14 @@ class NoLoCo:
     of the local step (Theorem 1), so let it fall, as by `Cosine`.
 
     The paper's eq. (2) has - beta, which leads uphill; its eq. (32) and the authors' code have +.
-    For pairs the proof wants alpha < gamma < sqrt(2 + alpha^2), eq. (74); outside there is a
-    caution. The paper gives alpha = 0.5, beta = 0.7, K = 50, Adam without decay and clip = 1, and
-    no number for gamma; the authors' code has gamma = beta. Its random routing of batches between
-    the stages of a pipeline is no part of this rule.
+    Where there is nothing to learn, the models of many clients in random pairs come together in the
+    mean square if 0 < gamma < 2 (1 - alpha^2), and only then: outside there is a caution. That is
+    from the moments of x and delta. The paper's eq. (74), alpha < gamma < sqrt(2 + alpha^2), leaves
+    out what delta owes to x: alpha = 0.9 and gamma = 1 fulfil it, and the models part.
+
+    The paper gives alpha = 0.5, beta = 0.7, K = 50, Adam without decay and clip = 1, and no number
+    for gamma; the authors' code has gamma = beta. Its random routing of batches between the stages
+    of a pipeline is no part of this rule.
 
     Needs symmetric links.
     Reference: Kolehmainen, Blagoev, Donaghy, Ersoy and Nies, "NoLoCo: No-all-reduce Low
@@ -143,13 +148,12 @@ class NoLoCo:
 
     def caution(self, regularised: bool) -> str | None:
         """What a user should know of gamma."""
-        high = math.sqrt(2 + self.momentum**2)
-        if self.momentum < self.gamma < high:
+        high = 2 * (1 - self.momentum**2)
+        if 0 < self.gamma < high:
             return None
         return (
-            f"NoLoCo.gamma = {self.gamma:g} is not between momentum = {self.momentum:g} and "
-            f"sqrt(2 + momentum^2) = {high:.3g}, where the paper proves that pairs stay together: "
-            "models may part."
+            f"NoLoCo.gamma = {self.gamma:g} is not between 0 and 2 (1 - momentum^2) = {high:.3g}: "
+            "in random pairs the models of many clients then part in the mean square."
         )
 
     def init(self, x: Tensor, port: Port) -> Slow:
