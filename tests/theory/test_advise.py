@@ -17,9 +17,20 @@ from peerloom.cli.advice import render
 from peerloom.cli.advise import advise_command
 from peerloom.codecs import Coordinates, Quantised, TopK
 from peerloom.config import comparison_from
-from peerloom.core import ConfigError, Draws, InverseSqrt, Links
+from peerloom.core import ConfigError, Cosine, Draws, InverseSqrt, Links, Warmup
 from peerloom.problems import MCP, Classification, Quadratic
-from peerloom.rules import CHOCO, D2, DGD, MLLSGD, NIDS, Depositum, DSpodFL, PaME, SpodGT
+from peerloom.rules import (
+    CHOCO,
+    D2,
+    DGD,
+    MLLSGD,
+    NIDS,
+    Depositum,
+    DSpodFL,
+    LocalAdamW,
+    PaME,
+    SpodGT,
+)
 from peerloom.schedules import (
     Always,
     Bernoulli,
@@ -226,6 +237,18 @@ def test_steps_of_several_clients_are_judged_by_the_largest():
     found = verdict(experiment(graphs.two_way(graphs.complete(6)), SpodGT(lr=steps), problem=ALIKE))
     assert found.step == 0.3
     assert "the step changes, and the theorem wants a constant one" in found.fails
+
+
+def test_a_step_that_warms_up_is_judged_by_the_largest_of_the_run():
+    lr, hubs = Warmup(5, Cosine(0.3, rounds=50)), graphs.hubs(graphs.ring(3), [2, 2, 2])
+    for graph, rule in (
+        (graphs.complete(6), DSpodFL(lr)),
+        (graphs.two_way(graphs.complete(6)), SpodGT((lr, 0.1, 0.2, 0.1, 0.1, 0.1))),
+        (hubs, MLLSGD(lr)),
+        (graphs.complete(6), LocalAdamW(lr)),
+    ):
+        steps = [verdict(experiment(graph, rule, problem=ALIKE, rounds=t)).step for t in (4, 60)]
+        assert steps == pytest.approx([0.24, 0.3]), type(rule)
 
 
 def test_mll_sgd_wants_workers_that_step_often_on_data_that_look_alike():
