@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import stat
 import threading
 import tracemalloc
@@ -348,7 +349,6 @@ def test_a_prepared_archive_writes_nothing(tmp_path, change, why, monkeypatch):
     with pytest.raises(PeerError, match=why):
         restore_backup(archive(tmp_path / "prepared", files), tmp_path / "new")
     assert not (tmp_path / "new").exists()
-    assert not list(tmp_path.glob(".restore-*"))
 
 
 def test_an_invitation_of_a_backup_is_not_good_once_more(tmp_path):
@@ -431,3 +431,44 @@ def test_a_backup_spares_the_folder_and_is_never_too_large_to_restore(tmp_path, 
     with pytest.raises(PeerError, match="to keep"):
         write_backup(home, tmp_path / "backup")
     assert not (tmp_path / "backup").exists()
+
+
+def killed_restore(archive, folder, count):
+    """Whether a process that is killed at its so-manieth rename was; else it was done before."""
+    if (child := os.fork()) == 0:
+        renames, rename = itertools.count(), files.rename
+
+        def put(draft, path):
+            if next(renames) == count:
+                os.kill(os.getpid(), signal.SIGKILL)
+            rename(draft, path)
+
+        files.rename = put
+        restore_backup(archive, folder)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+
+
+def test_no_second_copy_of_the_key_stays_where_a_restore_was_killed(tmp_path):
+    home = Home.create(tmp_path / "peer", "a", (), found=True)
+    write_backup(home, tmp_path / "backup")
+    key = (tmp_path / "peer" / "identity.key").read_bytes()
+    there, most = tmp_path / "there" / "peer", 0
+
+    def copies():
+        found = (path for path in (tmp_path / "there").rglob("*") if path.is_file())
+        return len([path for path in found if path.read_bytes() == key])
+
+    for count in itertools.count():
+        shutil.rmtree(tmp_path / "there", ignore_errors=True)
+        killed = killed_restore(tmp_path / "backup", there, count)
+        most = max(most, copies())
+        if not (there / "identity.key").exists():
+            restore_backup(tmp_path / "backup", there)
+        told = "left over" in {each.what for each in examine(there, network=False)}
+        assert told or copies() == 1, count
+        repair(there, lambda text: None)
+        assert copies() == 1, count
+        if not killed:
+            break
+    assert most == 2, "a kill left a second one, or this would show nothing"

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from ..core import Checkpoint, CheckpointError, DamagedError
 from ..errors import PeerloomError
 from ..transport import Home, Roster
+from ..transport.backup import DRAFT
 from ..transport.files import is_locked
 from ..transport.lives import Lives
 from ..transport.reserve import RESERVE
@@ -53,6 +54,7 @@ def examine(folder: Path, network: bool = True) -> list[Finding]:
     for run in sorted(path for path in home.state.glob("*") if path.is_dir()):
         found += _readable(f"run {run.name}", partial(_run, home, run))
     found += _readable("audit log", partial(_audit, home))
+    found += _readable("left over", partial(_left_over, home))
     found.append(_disk(home))
     readable = not any(each.what == "roster" and each.level == "bad" for each in found)
     return [*found, *_network(home)] if network and readable else found
@@ -150,10 +152,6 @@ def _run(home: Home, run: Path) -> list[Finding]:
     for path in half_written(run):
         text = f"{path.name}: the last line was cut short, as a kill does: peerloom peer repair"
         found.append(Finding(name, "note", text))
-    found += [
-        Finding(name, "note", f"{path} was left by a kill: peerloom peer repair")
-        for path in leftovers(run)
-    ]
     return found + _checkpoints(name, run)
 
 
@@ -208,13 +206,18 @@ def _ends(path: Path) -> bool:
     return not data or data.endswith(b"\n")
 
 
+def _left_over(home: Home) -> list[Finding]:
+    text = "was left by a kill: peerloom peer repair"
+    return [Finding("left over", "note", f"{path} {text}") for path in leftovers(home.folder)]
+
+
 def leftovers(folder: Path) -> list[Path]:
-    """Files that a kill left behind and that nobody reads: unfinished drafts and parts.
+    """Files that a kill left behind and that nobody reads: unfinished drafts, parts and restores.
 
     Parts are those of rows that came; files of the site may have such names elsewhere.
     """
     drafts = (path for path in folder.rglob(".*.draft") if _DRAFT.fullmatch(path.name))
-    found = (*drafts, *folder.rglob("inbox/*.part"))
+    found = {*drafts, *folder.rglob("inbox/*.part"), *folder.glob(f"{DRAFT}/**/*")}
     return sorted(path for path in found if path.is_file() and not path.is_symlink())
 
 

@@ -10,20 +10,25 @@ import hashlib
 import io
 import json
 import re
-import tempfile
+import shutil
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import PeerError
 from .archive import BROKEN, unpacked
 from .documents import digest, parse_json
-from .files import write_whole
+from .files import changing, write_whole
 from .home import UNASKED, Home
 from .identity import short_id
 from .invitations import InvitationBook
 
-__all__ = ["restore_backup", "write_backup"]
+__all__ = ["DRAFT", "restore_backup", "write_backup"]
+
+DRAFT = ".restore"
+"""The folder, within the peer's, in which a backup is judged; a kill may leave it there."""
 
 _LIST, _INVITATIONS = "backup.json", "invitations.json"
 _FORMAT = 1
@@ -78,15 +83,14 @@ def restore_backup(file: Path, folder: Path) -> Home:
             "or restore into another folder."
         )
     files = _unpacked(file)
-    with tempfile.TemporaryDirectory(prefix=".restore-", dir=_existing(folder)) as place:
-        backup = _laid_out(Path(place) / "peer", files)
+    with _draft_in(folder) as place:
+        backup = _laid_out(place, files)
         if (folder / "identity.key").exists():
             _check_older(backup, Home.open(folder))
         version = backup.roster.version if backup.founder else 0  # refuses a spoilt one
-        if (book := backup.folder / _INVITATIONS).exists():
+        if (book := place / _INVITATIONS).exists():
             InvitationBook(book).void()
             files[book.name] = book.read_bytes()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         # First the mark: whatever follows, nobody believes this roster before asking.
         write_whole(folder / UNASKED, b"", mode=0o600)
         _laid_out(folder, files)
@@ -118,9 +122,23 @@ def _laid_out(folder: Path, files: dict[str, bytes]) -> Home:
     return Home.open(folder)
 
 
-def _existing(folder: Path) -> Path:
-    """The nearest folder above that exists, on the same disk."""
-    return next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
+@contextmanager
+def _draft_in(folder: Path) -> Iterator[Path]:
+    """A place for a draft in this folder, which is made, and goes again if nothing comes of it."""
+    made = [each for each in (folder, *folder.absolute().parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        with changing(folder):
+            draft = folder / DRAFT
+            shutil.rmtree(draft, ignore_errors=True)  # of an earlier call that was killed
+            try:
+                yield draft
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+    finally:
+        with suppress(OSError):  # something lies there
+            for each in made:
+                each.rmdir()
 
 
 def _unpacked(file: Path) -> dict[str, bytes]:
