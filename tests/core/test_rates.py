@@ -118,6 +118,7 @@ def test_the_largest_rate_is_that_of_the_rounds_that_run():
     assert largest_rate(InverseSqrt(0.3, 10), 500) == 0.3
     assert largest_rate((0.1, rate, 0.15), 10) == 0.2
     assert largest_rate(0.7, 0) == 0.7
+    assert largest_rate(Warmup(200_000, 1.0), 10**12) == 0.5  # it does not look further
 
 
 def test_a_number_is_the_same_in_every_round():

@@ -25,6 +25,7 @@ class Rate(Protocol):
 
 
 LARGEST = 1e30  # a step size beyond this fits no float32
+_MOST = 100_000  # rounds that are asked for their step size, where the largest is wanted
 
 
 class HasRate(Protocol):
@@ -171,16 +172,14 @@ def rates_at(lr: Rates, t: int) -> float | list[float]:
 
 
 def largest_rate(lr: Rates, rounds: int) -> float:
-    """The largest step size of any client in so many rounds.
+    """The largest step size of any client in so many rounds; the first 100 000 are looked at.
 
     >>> largest_rate((0.1, Warmup(rounds=10, then=0.3)), rounds=5)
     0.15
     """
     each = lr if isinstance(lr, tuple) else (lr,)
-    return max(
-        max(map(one.at, range(1, max(rounds, 1) + 1))) if isinstance(one, Rate) else float(one)
-        for one in each
-    )
+    looked_at = range(1, min(max(rounds, 1), _MOST) + 1)
+    return max(max(map(one.at, looked_at)) if isinstance(one, Rate) else float(one) for one in each)
 
 
 def check_rate(rule: HasRate) -> None:
