@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import polars
@@ -12,8 +13,10 @@ import tomli_w
 from peerloom.cli.sweep import grid_points, sweep_command
 from peerloom.config import comparison_from
 from peerloom.core import ConfigError, DivergedError
+from peerloom.peers.federation import Federation
 from peerloom.runs import RunFolder, folder_name, simulate
 from peerloom.runs.pool import Job, run_jobs
+from tests.command import run_here
 
 pytestmark = pytest.mark.slow  # starts processes, or runs for long
 
@@ -174,3 +177,30 @@ def test_a_sweep_says_who_diverged_and_checks_all_points_first(tmp_path, capsys)
         sweep_command(file, ["algorithms.DGD.lr=0.1,1e30"], [], 1, out, [], as_json=False)
     assert "diverged" in capsys.readouterr().out
     assert '<td class="">diverged</td>' in (out / "sweep.html").read_text()
+
+
+def test_every_run_computes_where_it_is_told_to(tmp_path, monkeypatch, capsys):
+    """On a device that computes nothing, all say so: runs at once, peers, and commands first."""
+    words = "Device 'meta' cannot be used here"
+    jobs, heard = jobs_of(table(3), tmp_path / "pool"), []
+    jobs = [replace(job, device="meta") for job in jobs]
+    run_jobs(jobs, 2, tell=lambda number, event: heard.append(event), stop=lambda: False)
+    assert heard
+    assert all(event["status"] == "failed" and words in event["message"] for event in heard)
+    (exp, *_) = comparison_from(table(3)).experiments
+    federation = Federation(exp, tmp_path / "peers", device="meta")
+    federation.start(0)
+    federation._running[0].join(60)
+    assert federation.exit_code(0) == ConfigError.exit_code
+    assert words in federation.said(0)
+    file = tmp_path / "file.toml"
+    file.write_text(tomli_w.dumps(table(3)))
+    monkeypatch.chdir(tmp_path)
+    for command in (["run"], ["up"], ["sweep", "--grid", "seed=1,2"]):
+        code, _, said = run_here(
+            monkeypatch, capsys, command[0], file, *command[1:], "--device", "meta"
+        )
+        assert (code, words in said) == (ConfigError.exit_code, True), (command, said)
+    rehearsal = ("up", file, "--as", "north", "--device", "cuda")
+    code, _, said = run_here(monkeypatch, capsys, *rehearsal)
+    assert (code, "computes on the CPU" in said) == (ConfigError.exit_code, True)

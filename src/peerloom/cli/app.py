@@ -12,7 +12,20 @@ import typer
 from .. import __version__
 from .commands import Commands, PeerCommands
 from .console import err, out, show
-from .options import Deadline, Enough, Export, File, Free, Jobs, Json, Kind, Out, Seed, Set
+from .options import (
+    Deadline,
+    Device,
+    Enough,
+    Export,
+    File,
+    Free,
+    Jobs,
+    Json,
+    Kind,
+    Out,
+    Seed,
+    Set,
+)
 
 __all__ = ["app"]
 
@@ -92,9 +105,7 @@ def run(
         Path | None,
         typer.Option(metavar="DIR", help="Go on with the interrupted runs of this folder."),
     ] = None,
-    device: Annotated[
-        str, typer.Option(help="Where to compute: cpu, or cuda where there is a GPU.")
-    ] = "cpu",
+    device: Device = "cpu",
     threads: Annotated[
         int | None,
         typer.Option(
@@ -122,6 +133,7 @@ def up(
     set_: Set = None,
     seed: Seed = None,
     out_dir: Out = None,
+    device: Device = "cpu",
     deadline: Deadline = None,
     enough: Enough = None,
     free: Free = False,
@@ -152,11 +164,15 @@ def up(
     from .up import rehearse_command, up_command
 
     if site or data is not None or label or relay:
+        if device != "cpu":
+            from ..errors import ConfigError
+
+            raise ConfigError("A rehearsal computes on the CPU. Leave --device out.")
         rehearse_command(
             file, set_ or [], seed, out_dir, deadline, enough, site, data, label, relay, as_json
         )
         return
-    up_command(file, set_ or [], seed, out_dir, deadline, enough, free, as_json)
+    up_command(file, set_ or [], seed, out_dir, device, deadline, enough, free, as_json)
 
 
 @app.command()
@@ -205,6 +221,7 @@ def sweep(
     ],
     set_: Set = None,
     jobs: Jobs = 1,
+    device: Device = "cpu",
     out_dir: Annotated[
         Path | None,
         typer.Option(
@@ -219,7 +236,7 @@ def sweep(
     """Run a file over a grid of values, and compare the results on one page."""
     from .sweep import sweep_command
 
-    sweep_command(file, grid, set_ or [], jobs, out_dir, [*(formats or [])], as_json)
+    sweep_command(file, grid, set_ or [], jobs, out_dir, [*(formats or [])], as_json, device)
 
 
 @app.command()

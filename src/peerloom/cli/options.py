@@ -10,6 +10,7 @@ import typer
 
 __all__ = [
     "Deadline",
+    "Device",
     "Enough",
     "Export",
     "File",
@@ -29,6 +30,7 @@ Jobs = Annotated[
         min=1, help="Runs at a time, each in a process with one thread; they share their data."
     ),
 ]
+Device = Annotated[str, typer.Option(help="Where to compute: cpu, or cuda where there is a GPU.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 File = Annotated[
     Path | None,

@@ -15,6 +15,7 @@ from ..core import ConfigError, PeerloomError
 from ..reports import write_report
 from ..runs import Run, RunFolder, replace_file
 from ..runs.pool import Job, run_jobs
+from ..runtime.offload import usable_device
 from .console import err
 from .run import Stop, carry_out, divergence_of, folders_of, status_of
 
@@ -25,13 +26,19 @@ EXPERIMENT = "experiment.toml"  # in the folder of every point
 
 
 def run_points(
-    tables: Mapping[str, Table], targets: Mapping[str, Path], jobs: int, again: str
+    tables: Mapping[str, Table],
+    targets: Mapping[str, Path],
+    jobs: int,
+    *,
+    again: str,
+    device: str = "cpu",
 ) -> tuple[dict[str, list[Run]], list[PeerloomError]]:
     """Run or resume every comparison in its folder.
 
     Returns the runs of each, and the errors of those that diverged. `again` is what to do after an
     interruption. Nothing is written before all comparisons are known to be right.
     """
+    usable_device(device)
     for name, table in tables.items():
         check_same_or_new(targets[name], table)
     planned = {
@@ -42,7 +49,9 @@ def run_points(
         text = tomli_w.dumps(table).encode()
         replace_file(targets[name] / EXPERIMENT, lambda file, text=text: file.write(text))  # type: ignore[misc]
     failures = (
-        _at_once(planned, targets, jobs, again) if jobs > 1 else _in_turn(tables, planned, again)
+        _at_once(planned, targets, jobs, again, device)
+        if jobs > 1
+        else _in_turn(tables, planned, again, device)
     )
     runs = {
         name: [RunFolder(folder).read() for folder in some.folders]
@@ -76,12 +85,13 @@ class _Planned(NamedTuple):
 
 
 def _in_turn(
-    tables: Mapping[str, Table], planned: Mapping[str, _Planned], again: str
+    tables: Mapping[str, Table], planned: Mapping[str, _Planned], again: str, device: str
 ) -> list[PeerloomError]:
     """One run after another, in this process."""
     failures: list[PeerloomError] = []
     for name, comparison in _comparisons(tables):
-        failures += carry_out(comparison, planned[name].folders, resume=True, again=again)
+        folders = planned[name].folders
+        failures += carry_out(comparison, folders, resume=True, again=again, device=device)
     return failures
 
 
@@ -129,14 +139,18 @@ def _first_difference(there: Any, here: Any, path: str = "") -> str:
 
 
 def _at_once(
-    planned: Mapping[str, _Planned], targets: Mapping[str, Path], jobs: int, again: str
+    planned: Mapping[str, _Planned],
+    targets: Mapping[str, Path],
+    jobs: int,
+    again: str,
+    device: str,
 ) -> list[PeerloomError]:
     """All runs that are not done yet, some at a time, with one display."""
     wanted, names, rounds = [], [], []
     for point, runs in planned.items():
         for k, folder in enumerate(runs.folders):
             if status_of(folder) not in ("done", "diverged"):
-                wanted.append(Job(targets[point] / EXPERIMENT, k, folder))
+                wanted.append(Job(targets[point] / EXPERIMENT, k, folder, device))
                 names.append(f"{point} {runs.names[k]}".strip())
                 rounds.append(runs.rounds[k])
     failed: list[str] = []

@@ -39,6 +39,7 @@ def sweep_command(
     out_dir: Path | None,
     formats: list[str],
     as_json: bool,
+    device: str = "cpu",
 ) -> None:
     """Run a file for every combination of the grid's values; compare the results on one page."""
     base = override(read_file(file), settings)
@@ -51,7 +52,7 @@ def sweep_command(
     }
     folders = {name: out / re.sub(r"[^A-Za-z0-9._=-]+", "_", name) for name in tables}
     runs, failures = run_points(
-        tables, folders, jobs, again=f"give the same command with --out {out}"
+        tables, folders, jobs, device=device, again=f"give the same command with --out {out}"
     )
     write_reports(runs, folders, tables)
     found = {name: summary(some) for name, some in runs.items()}

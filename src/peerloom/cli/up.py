@@ -13,6 +13,7 @@ from ..peers.federation import Federation
 from ..peers.peer import check_stop
 from ..peers.rehearsal import Rehearsal
 from ..peers.status import figures, own_figures
+from ..runtime.offload import usable_device
 from .console import err, show
 from .run import folders_of, prepare, report_results
 
@@ -24,17 +25,19 @@ def up_command(
     settings: list[str],
     seed: int | None,
     out_dir: Path | None,
+    device: str,
     deadline: float | None,
     enough: float | None,
     free: bool,
     as_json: bool,
 ) -> None:
     """Run the experiments of a file in turn, each as a federation, and report the results."""
+    usable_device(device)
     comparison, out = prepare(file, settings, seed, out_dir, check_stop)
     folders = folders_of(comparison, out)
     with Live(console=err, transient=True, refresh_per_second=5) as live:
         for exp, folder in zip(comparison.experiments, folders, strict=True):
-            federation = Federation(exp, folder, deadline, free, enough=enough)
+            federation = Federation(exp, folder, deadline, free, enough=enough, device=device)
             title = f"{exp.name}, seed {exp.seed}: {exp.graph.rows} processes"
             federation.run(lambda rows, title=title: live.update(_table(title, rows)))  # type: ignore[misc]
             federation.collect()

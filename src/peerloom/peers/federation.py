@@ -59,11 +59,13 @@ class Federation:
         samples: dict[int, tuple[str, str]] | None = None,
         addresses: Sequence[str] | None = None,
         enough: float | None = None,
+        device: str = "cpu",
     ) -> None:
         """With `begin`, the peers go on with a run that others began: see `checkpoint`.
 
         `samples` are the sources of rows that bring their own, with the label's column.
-        `addresses` are those of the rows, as in `found_on_this_machine`.
+        `addresses` are those of the rows, as in `found_on_this_machine`. Gradients are computed on
+        `device`.
         """
         if leaves_data_to_sites(exp) and samples is None:
             raise ConfigError(
@@ -77,6 +79,7 @@ class Federation:
         folder = RunFolder.create(out, exp, process=prepared._asdict())
         homes = found_on_this_machine(exp, out / "peers", folder.config, addresses)
         self._set(folder, homes, deadline, free, enough)
+        self._device = device
         self.samples.update(samples or {})
         if begin is not None:
             for row, peer in enumerate(self.peer_folders()):
@@ -102,6 +105,7 @@ class Federation:
         self.exp, self.folder, self.homes = folder.experiment(), folder, homes
         self._deadline, self._free, self._enough = deadline, free, enough
         self._pause: int | None = None
+        self._device = "cpu"
         self.samples: dict[int, tuple[str, str]] = {}
         self.folders = [run_folder(home, self.exp) for home in homes]  # of this run, by row
         self._running: dict[int, BaseProcess] = {}
@@ -118,6 +122,7 @@ class Federation:
             free=self._free,
             pause=self._pause,
             judged=None,  # `collect` needs all
+            device=self._device,
         )
         self._running[row] = start_row(self.folder.config, folder, folder / "log.txt", site)
 

@@ -25,11 +25,12 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 @dataclass(frozen=True)
 class Job:
-    """One run: which experiment of which file, into which folder."""
+    """One run: which experiment of which file, into which folder, on which device."""
 
     file: Path
     place: int
     folder: Path
+    device: str = "cpu"
 
 
 def run_jobs(
@@ -47,6 +48,7 @@ def run_jobs(
     """
     tasks = [
         {"number": k, "file": str(job.file), "place": job.place, "folder": str(job.folder)}
+        | {"device": job.device}
         for k, job in enumerate(jobs)
     ]
     with _worker({"tasks": tasks, "jobs": at_once, "path": sys.path}) as process:

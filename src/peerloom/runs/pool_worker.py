@@ -35,12 +35,13 @@ _TELL_EVERY = 0.2  # seconds between two lines about one run's rounds
 
 @dataclass
 class Task:
-    """One run: the file its comparison is in, its place there, and its folder."""
+    """One run: the file its comparison is in, its place there, its folder, where it computes."""
 
     number: int
     file: str
     place: int
     folder: str
+    device: str = "cpu"
     tries: int = 0
 
 
@@ -132,7 +133,12 @@ def _child(task: Task, exp: Experiment) -> int:
 
     try:
         result = simulate(
-            exp, out=folder.path, resume=True, observers=[each_round(report)], stop=lambda: asked
+            exp,
+            device=task.device,
+            out=folder.path,
+            resume=True,
+            observers=[each_round(report)],
+            stop=lambda: asked,
         )
         tell(run=task.number, status="done" if result.finished else "interrupted")
     except DivergedError as error:
