@@ -16,8 +16,8 @@ __all__ = ["Buffers"]
 class Buffers:
     """What a module holds beside parameters. It is no part of a row, so training must not move it.
 
-    Nothing is copied while nothing changes: torch counts the changes of every tensor, except those
-    that batch norm makes, whose few numbers are always copied.
+    There is one copy to put back. It is read only where something changed: torch counts the changes
+    of every tensor, except those that batch norm makes, whose few numbers are always put back.
     """
 
     def __init__(self, module: nn.Module) -> None:
