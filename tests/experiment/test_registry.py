@@ -50,6 +50,7 @@ NEEDED = {
     "modulus": 0.7,
     "n": 3,
     "nodes": 0.5,
+    "of": {"name": "digits", "test": 0.2},
     "p": 0.6,
     "per_client": 2,
     "q": 2,
