@@ -43,6 +43,8 @@ def another(name, field):
     )
     if get_origin(hint) is Literal:
         return next(other for other in get_args(hint) if other != value)
+    if isinstance(value, tuple):
+        return tuple(each / 2 for each in value)
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):

@@ -133,6 +133,10 @@ BY_CHANCE = {
     "EpidemicLearning": (graphs.complete(8), {"schedule": Epidemic(3)}),
     "GossipPushPull": (GRAPHS["ring"], {"schedule": OneNode()}),
     "NoLoCo": (graphs.complete(6), {"schedule": RandomPairs()}),
+    "DiLoCo": (GRAPHS["ring"], {"schedule": Bernoulli(links=0.6)}),
+    "LocalSGDM": (GRAPHS["ring"], {"schedule": Bernoulli(links=0.6)}),
+    "LocalAdamW": (GRAPHS["ring"], {"schedule": Bernoulli(links=0.6)}),
+    "DAdam": (GRAPHS["ring"], {"schedule": Bernoulli(links=0.6)}),
     "MLLSGD": (GRAPHS["hubs"], {"schedule": Bernoulli(links=0.6)}),
     "PaME": (graphs.complete(7), {"schedule": Sampled(kappa=2, fraction=0.5)}),
     "PaME, first to respond": (
