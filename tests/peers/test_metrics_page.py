@@ -53,6 +53,31 @@ def test_a_visit_is_over_after_some_seconds_however_it_drips(page, monkeypatch):
     assert read(page) == b"peerloom_iteration 7\n"
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:{}", 200),
+        ("localhost:{}", 200),
+        ("LOCALHOST", 200),
+        ("[::1]:{}", 200),
+        (None, 200),
+        ("metrics.example.org:{}", 421),
+        ("127.0.0.1.example.org", 421),
+        ("localhost.example.org:{}", 421),
+        ("192.0.2.1:{}", 421),
+        ("[2001:db8::1]:{}", 421),
+        ("", 421),
+    ],
+)
+def test_a_page_of_the_web_reads_nothing_under_a_name_that_leads_here(page, host, status):
+    line = "" if host is None else f"Host: {host.format(page[1])}\r\n"
+    with socket.create_connection(page) as visitor:
+        visitor.sendall(f"GET /metrics HTTP/1.0\r\n{line}\r\n".encode())
+        answer = visitor.makefile("rb").read()
+    assert int(answer.split()[1]) == status
+    assert (b"peerloom_iteration" in answer) == (status == 200)
+
+
 def test_an_error_of_the_page_is_logged_and_ends_one_visit(page, monkeypatch, caplog):
     monkeypatch.setattr(metrics_page, "exposition", lambda facts: 1 / 0)
     with pytest.raises(OSError, match=r"."):

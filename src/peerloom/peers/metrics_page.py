@@ -88,6 +88,9 @@ class MetricsPage:
 
             def do_GET(self) -> None:
                 """The one page there is."""
+                if not _is_meant(self.headers.get("Host")):
+                    self.send_error(421)
+                    return
                 if self.path != "/metrics":
                     self.send_error(404)
                     return
@@ -123,6 +126,18 @@ class MetricsPage:
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+def _is_meant(host: str | None) -> bool:
+    """Whether a request asks this machine, by the name that it gives.
+
+    Any name may lead to 127.0.0.1: so a page of the web could let a browser here read the metrics.
+    What names no host at all is no browser.
+    """
+    if host is None:
+        return True
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return _is_loopback(name.lower())
 
 
 def _is_loopback(host: str) -> bool:
