@@ -135,6 +135,7 @@ def run_in_memory(
     timed=None,
     pace=None,
     enough=None,
+    instead=None,
 ):
     """Run every row as a program over a seeded network; the results in row order.
 
@@ -142,7 +143,8 @@ def run_in_memory(
     `seen` is called with every network event. Rows of `large` bytes and more lie in files.
     `timed` is called with the row and the time on the network's clock after every round.
     `pace` are the seconds that a round of each row takes, besides what it waits for. A round goes
-    on with a share of `enough` of the neighbours.
+    on with a share of `enough` of the neighbours. `instead` has, by row, what runs in place of the
+    engine: a function of the row's endpoint.
     """
     roster = roster_for(exp.graph, identities)
     ids = [member.id for member in roster.members]
@@ -171,7 +173,7 @@ def run_in_memory(
         return go
 
     found = network.run(
-        {id: program(row) for row, id in enumerate(ids)},
+        {id: (instead or {}).get(row) or program(row) for row, id in enumerate(ids)},
         [(at, ids[row], rest) for at, row, rest in crashes],
     )
     return [found[id] for id in ids]

@@ -1,5 +1,6 @@
 """Symmetric rules with a deadline: late flows are moved later, so the mean stays."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +18,10 @@ from peerloom.peers.decisions import Absences, Decision, Journal
 from peerloom.peers.folder import PeerFolder
 from peerloom.peers.replay import DecisionsWire
 from peerloom.peers.sent import Sent, SentLog
+from peerloom.peers.wire_plan import WirePlan
 from peerloom.runtime import build_port
 from peerloom.transport import Receipt
+from tests.doubles.memory import Faults
 from tests.memory_runs import SLOW, check_replay, decisions_of, experiment, run_in_memory
 
 MESSAGES = [Dense(), Coordinates(0.5, per_pair=True)]
@@ -221,3 +224,42 @@ def test_a_row_that_sends_nothing_takes_nothing_back(identities, tmp_path, monke
     made = check_replay(exp, tmp_path, results)
     assert {"missed", "held", "late"} <= {decision.kind for decision in made}
     check_mean(exp, tmp_path, results)
+
+
+def test_who_takes_everything_and_sends_nothing_costs_a_bounded_memory(identities, tmp_path):
+    """A member that acknowledges every row and sends none: its neighbours keep a few rows."""
+    exp = small("Depositum", 120, schedule=pl.schedules.Always())
+
+    def takes(post):
+        post.expect(10**9)  # whatever comes is taken at once
+        for _ in range(3 * exp.rounds):
+            post.wait_for_arrivals(10**12, 0.02)
+
+    run_in_memory(exp, identities, tmp_path, Faults(), seed=1, deadline=0.05, instead={2: takes})
+    decisions, most = decisions_of(exp, tmp_path), WirePlan.of(exp, 0.05).most_owed
+    for row in (1, 3):
+        kept = PeerFolder(tmp_path / str(row), spec_hash(exp)).newest().memory()["own-about"]
+        assert len(kept) == most == 24
+        kinds = Counter(d.kind for d in decisions[row] if d.row == 2 and d.round > 60)
+        assert kinds == {"held": 2 * 60}, "nothing more is sent to it"
+    assert not places({0: decisions[0]}, "held")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_hold_back_for_what_they_are_owed_come_together_again(
+    seed, identities, tmp_path, monkeypatch
+):
+    """Two that both hold back must not do so for ever, however few rows may be owed."""
+    monkeypatch.setattr(WirePlan, "most_owed", 3)
+    exp = small("Depositum", 60, schedule=pl.schedules.Always())
+    faults = Faults(delay=(0.001, 0.08))
+    results = run_in_memory(exp, identities, tmp_path, faults, seed, deadline=0.05)
+    check_replay(exp, tmp_path, results)
+    check_mean(exp, tmp_path, results)
+    held = places(decisions_of(exp, tmp_path), "held")
+    assert held
+    for row in range(4):
+        other = (row + 1) % 4
+        last = [(t, mixing) for t in range(30, 61) for mixing in (1, 2)]
+        both = [tag for tag in last if not {(row, other, tag), (other, row, tag)} & held]
+        assert both, "to the end there are mixings in which both send"

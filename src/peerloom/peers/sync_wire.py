@@ -77,6 +77,8 @@ class SyncWire:
         self._roster_seen = 0  # the newest roster before which one was written
         # What was sent to a row in a mixing in which its own parcel was missed.
         self._own: dict[tuple[int, Tag], Body] = {}
+        # The mixing whose parcel came last from a row, before it was last asked what came late.
+        self._newest: dict[int, Tag] = {}
         self._away = Away(transport, self._peers, self._journal, plan)
 
     def resume(self, t: int, memory: Memory) -> None:
@@ -158,7 +160,7 @@ class SyncWire:
             }
         late, noted = self._late(tag, links, known)
         if self._own:
-            self._let_go(tag, links.src[into[arrived]].tolist())
+            self._let_go()
         self._away.note([row for _, row in heard], made)
         self._journal.add([*made, *noted])
         return ByteDelivery(came, arrived, acked, late)
@@ -173,6 +175,7 @@ class SyncWire:
     ) -> tuple[NDArray[np.bool_], dict[int, Body], list[Decision]]:
         """Send to each receiver; return which were sent, the bodies by row, and what was held."""
         before, held = _about(known), list[Decision]()
+        owed = Counter(row for row, _ in self._own)
         acked, sent = np.ones(len(receivers), bool), dict[int, Body]()
         with self._transport.together():
             for k, (to, body) in enumerate(zip(receivers, bodies, strict=True)):
@@ -181,7 +184,9 @@ class SyncWire:
                 # An earlier process may have sent in this round: then only what the journal says is
                 # held back.
                 elif ("held", to) in before or (
-                    not known and tag[0] > self._again and self._crowded(to)
+                    not known
+                    and tag[0] > self._again
+                    and (owed[to] >= self._plan.most_owed or self._crowded(to))
                 ):
                     held.append(Decision("held", *tag, to))
                     acked[k] = False
@@ -191,13 +196,21 @@ class SyncWire:
         self._log.forget()
         return acked, sent, held
 
-    def _let_go(self, tag: Tag, arrived: list[int]) -> None:
-        """Drop `_own` entries whose counterpart never comes: parcels arrive in order."""
+    def _let_go(self) -> None:
+        """Drop `_own` entries whose counterpart never comes: parcels arrive in order.
+
+        Two peers that both hold back for what the other owes would do so for ever, so a later
+        parcel counts here also if it was of no use itself.
+        """
         here = {
             (self._rows[parcel.peer], (parcel.round, parcel.mix_index))
             for _, parcel in self._overdue
         }
-        gone = [key for key in self._own if key[0] in arrived and key[1] < tag and key not in here]
+        gone = [
+            (row, place)
+            for row, place in self._own
+            if place < self._newest[row] and (row, place) not in here
+        ]
         for key in gone:
             del self._own[key]
 
@@ -311,6 +324,7 @@ class SyncWire:
         }
         seen = 0
         while True:
+            self._newest = {row: self._last_of(row) for row in {row for row, _ in self._own}}
             for peer in sources:
                 came = self._transport.late(peer)
                 kept = [(sources[peer], parcel) for parcel in came if self._matters(parcel)]
@@ -338,6 +352,11 @@ class SyncWire:
         return late, [
             Decision("late", *tag, int(links.src[link]), (p.round, p.mix_index)) for link, p in here
         ]
+
+    def _last_of(self, row: int) -> Tag:
+        """The mixing whose parcel came last from a row, be it taken, late or of no use."""
+        last = [self._transport.newest(self._peers[row], mixing) for mixing in self._plan.parts]
+        return max([(each.round, each.mix_index) for each in last if each], default=(-1, 0))
 
     def _matters(self, parcel: Parcel) -> bool:
         """Whether a late parcel counts: it is mass, or the counterpart of an `_own` entry."""

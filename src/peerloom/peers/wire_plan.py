@@ -162,6 +162,14 @@ class WirePlan:
         return INBOX_LARGE if self.maps_rows else 2 * AHEAD
 
     @property
+    def most_owed(self) -> int:
+        """Parcels that may wait for what a neighbour sent in the same mixing.
+
+        An honest one that does nothing has acknowledged no more, and the next are on their way.
+        """
+        return self.inbox + self.ahead
+
+    @property
     def remember(self) -> int:
         """Rounds that a neighbour may be behind.
 
