@@ -324,7 +324,8 @@ class SyncWire:
         }
         seen = 0
         while True:
-            self._newest = {row: self._last_of(row) for row in {row for row, _ in self._own}}
+            asked = {row for row, _ in wanted} | {row for row, _ in self._own}
+            self._newest = {row: self._last_of(row) for row in asked}
             for peer in sources:
                 came = self._transport.late(peer)
                 kept = [(sources[peer], parcel) for parcel in came if self._matters(parcel)]
@@ -335,6 +336,7 @@ class SyncWire:
             there = {
                 (int(links.src[link]), (parcel.round, parcel.mix_index)) for link, parcel in here
             }
+            wanted = {each for each in wanted if each in there or self._may_come(*each)}
             if wanted <= there:
                 break
             # An earlier process had them, so they are sent again.
@@ -357,6 +359,19 @@ class SyncWire:
         """The mixing whose parcel came last from a row, be it taken, late or of no use."""
         last = [self._transport.newest(self._peers[row], mixing) for mixing in self._plan.parts]
         return max([(each.round, each.mix_index) for each in last if each], default=(-1, 0))
+
+    def _may_come(self, row: int, place: Tag) -> bool:
+        """Whether a row may still send again what an earlier process had of it.
+
+        Not if a later parcel came, nor once its link is gone or down for too long.
+        """
+        links = [
+            link
+            for link in self._transport.links()
+            if link.direction == "in" and link.peer == self._peers[row]
+        ]
+        there = any(link.up or link.since < self._transport.wait for link in links)
+        return there and self._newest[row] <= place
 
     def _matters(self, parcel: Parcel) -> bool:
         """Whether a late parcel counts: it is mass, or the counterpart of an `_own` entry."""
