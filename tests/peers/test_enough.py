@@ -15,7 +15,9 @@ from peerloom.codecs import Coordinates, Dense
 from peerloom.core import Draws
 from peerloom.errors import ConfigError
 from peerloom.peers.experiments import check_enough
+from peerloom.peers.wire_plan import WirePlan
 from peerloom.schedules import Always, Sampled
+from peerloom.transport import Parcel
 from tests.doubles.memory import Faults
 from tests.memory_runs import (
     SLOW,
@@ -102,6 +104,44 @@ def test_mass_and_flows_of_those_that_were_not_needed_come_later(name, identitie
     made = check_replay(exp, tmp_path, results)
     assert {"missed"} <= {d.kind for d in made}
     assert ("late" in {d.kind for d in made}) == (name != "DSpodFL")
+
+
+def test_who_takes_nothing_is_not_enough(identities, tmp_path):
+    """A member that sends its rows ahead and takes none: what is not used shuts nobody out."""
+    rounds, exp = 60, experiment("Depositum", schedule=Always(), message=Dense())
+    exp = replace(
+        exp, graph=pl.graphs.complete(3), problem=pl.testing.random_quadratic(3, 5), rounds=rounds
+    )
+    mixings = range(1, WirePlan.of(exp).mixings + 1)
+
+    def sends_ahead(post):
+        ahead = {
+            peer: [(t, mixing) for t in range(1, rounds + 1) for mixing in mixings]
+            for peer in post.roster.targets(post.me)
+        }
+        row = np.zeros(8 * exp.problem.n, np.uint8)
+        while any(ahead.values()):
+            for peer, places in ahead.items():
+                under_way = next(
+                    link.tally.pending
+                    for link in post.links()
+                    if (link.peer, link.direction) == (peer, "out")
+                )
+                for _ in range(min(len(places), 4 - under_way)):
+                    t, mixing = places.pop(0)
+                    post.send(peer, Parcel(mixing, t, mixing, row))
+            post.wait_for_arrivals(10**12, 0.002)
+        post.wait_for_arrivals(10**12, 2 * DEADLINE)
+
+    run_in_memory(
+        exp, identities, tmp_path, Faults(delay=(0.005, 0.01)), 1, deadline=DEADLINE, enough=0.5,
+        pace=[0.05] * 3, instead={2: sends_ahead},
+    )  # fmt: skip
+    decisions = decisions_of(exp, tmp_path)
+    for row, other in ((0, 1), (1, 0)):
+        made = [(d.kind, d.row) for d in decisions[row] if d.round > rounds // 2]
+        assert made.count(("held", 2)) > rounds - 10
+        assert made.count(("missed", other)) < 10, "the other one is waited for"
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -143,9 +143,9 @@ class SyncWire:
         ]
         heard = [(k, row) for k, row in there if row not in away]
         needed = self._needed(len(there))
-        answers = self._answers(tag, [row for _, row in heard], known, needed)
+        answers = self._answers(tag, [row for _, row in heard], known, needed, deaf)
         for (k, row), answer in zip(heard, answers, strict=True):
-            if row in deaf:  # it was waited for all the same, or rounds would rush ahead
+            if row in deaf:
                 continue
             if isinstance(answer, Parcel):
                 came.append(answer.body)
@@ -215,11 +215,13 @@ class SyncWire:
             del self._own[key]
 
     def _answers(
-        self, tag: Tag, rows: list[int], known: list[Decision], needed: int
+        self, tag: Tag, rows: list[int], known: list[Decision], needed: int, deaf: set[int]
     ) -> list[Parcel | Skipped | None]:
         """Return what each row sent for this mixing, as known decisions say where there are any.
 
-        In a round that no earlier process began, the first that are `needed` will do.
+        In a round that no earlier process began, the first that are `needed` will do. Those to
+        whom this row is `deaf` are waited for all the same, or rounds would rush ahead, but not if
+        the others are enough: nobody is shut out by what is not used.
         """
         gone = {
             row
@@ -229,13 +231,15 @@ class SyncWire:
         wanted = {row: Wanted(self._peers[row], *tag) for row in rows if row not in gone}
         patience = _LONG if self._deadline is None or tag[0] <= self._again else self._deadline
         enough = needed if patience < _LONG else len(wanted)
+        last = deaf if enough < len(wanted) else set()
         answers = dict[Wanted, Parcel | Skipped | None]()
-        while missing := [want for want in wanted.values() if want not in answers]:
-            here = sum(isinstance(answer, Parcel) for answer in answers.values())
-            answers |= self._transport.receive_all(
-                missing, patience, self._roster_seen, patience < _LONG, enough - here
-            )
-            self._watch_roster()
+        for group in (wanted.keys() - last, wanted.keys() & last):
+            while missing := [wanted[row] for row in group if wanted[row] not in answers]:
+                here = sum(isinstance(answer, Parcel) for answer in answers.values())
+                answers |= self._transport.receive_all(
+                    missing, patience, self._roster_seen, patience < _LONG, enough - here
+                )
+                self._watch_roster()
         found = [answers[wanted[row]] if row in wanted else _known(known, row, tag) for row in rows]
         for row, answer in zip(rows, found, strict=True):
             if row in wanted and not isinstance(answer, Parcel):
