@@ -203,16 +203,17 @@ class Experiment:
         return torch.float64 if self.dtype == "float64" else torch.float32
 
     def start(self, rows: Sequence[int]) -> Tensor:
-        """The first models of these rows [len(rows), n], in float64."""
+        """The first models of these rows [len(rows), n], in the run's type."""
+        dtype = self.torch_dtype  # of one model before it is repeated: float64 takes twice as much
         if self.x0 is None:
-            return self.problem.start(self.seed).repeat(len(rows), 1)
+            return self.problem.start(self.seed).to(dtype).repeat(len(rows), 1)
         x, n = self._given_start(), self.problem.n
         if x.shape == (n,):
-            return x.repeat(len(rows), 1)
+            return x.to(dtype).repeat(len(rows), 1)
         if x.shape == (self.graph.clients, n):
             # Any values would do: a hub's first model is what its workers send.
             hubs = x.mean(dim=0).repeat(self.graph.hubs, 1)
-            return torch.cat([x, hubs])[torch.as_tensor(rows)]
+            return torch.cat([x.to(dtype), hubs.to(dtype)])[torch.as_tensor(rows)]
         clients = self.graph.clients
         raise ConfigError(
             f"x0 has shape {list(x.shape)}; give one vector [{n}], "

@@ -77,12 +77,11 @@ def measure(
 
     DIAGNOSTICS where the rule is given as `diagnosed`, TRAINING where it is as `trained`.
     """
-    x, ledger = snapshot.x, snapshot.account
+    x, ledger = snapshot.models, snapshot.account
     mass = snapshot.mass
-    middle = mean_model(x, mass)
-    judged = torch.cat([x, middle[None].to(x.dtype)])  # all at once, the average last
+    judged = torch.cat([x, mean_model(x, mass)[None].to(x.dtype)])  # all at once, the average last
     first, same = _distinct(judged)
-    found = snapshot.port.problem.evaluate(judged[first])
+    found = snapshot.port.problem.evaluate(judged if len(first) == len(judged) else judged[first])
     every, rates = found.loss[same], None if found.accuracy is None else found.accuracy[same]
     loss, accuracy = every[:-1], None if rates is None else rates[:-1]
     row = {
@@ -104,7 +103,7 @@ def measure(
         "seconds": seconds,
         "client_loss": loss.tolist(),
         "client_accuracy": None if accuracy is None else accuracy.tolist(),
-        **({} if trained is None else _training(snapshot, trained, middle)),
+        **({} if trained is None else _training(snapshot, trained, judged[-1:])),
         **({} if diagnosed is None else _diagnostics(snapshot, diagnosed)),
     }
     for name, values in found.more.items():
@@ -155,7 +154,7 @@ def _training(snapshot: Snapshot, rule: Rule, middle: Tensor) -> dict[str, float
             f"evaluate.train: {type(problem).__name__} does not say what a model loses on the "
             "samples it is trained on. Give it train_loss(x, over), or leave train out."
         )
-    found = problem.train_loss(middle[None].to(snapshot.x.dtype), objective_over(rule))
+    found = problem.train_loss(middle, objective_over(rule))
     return {"average_train_loss": float(found[0])}
 
 

@@ -60,38 +60,33 @@ class LinkMixer:
         late_links = np.array([row.link for row in late], np.int64) if late else _NONE
         givers = out if offer.counts_sent else _NONE
         plan = self._plans(links, offer.weight, x.shape[1], into, givers, late_links)
-        others = x if offer.keeps else torch.zeros_like(x)
-        touched = plan.touched.shape[0]  # len() of a tensor takes ten calls
-        if not touched:
-            return others
-        here = x if touched == x.shape[0] else x[plan.touched]
+        if not plan.touched.shape[0]:  # len() of a tensor takes ten calls
+            return x if offer.keeps else torch.zeros_like(x)
         overdue = [(row.row[k], None if row.own is None else row.own[k]) for row in late]
-        mixed = _mix(offer, plan, came.parts[k], came.sent[k], here, overdue)
-        return mixed if here is x else others.index_copy(0, plan.touched, mixed)
+        carried, sent = came.parts[k], came.sent[k]
+        if not is_wide(x) or carried.columns(slice(0, 1)) is None:
+            return _mix(offer, plan, carried, sent, x, overdue)
+        # Wide rows in runs of coordinates, which need little memory.
+        mixed = torch.empty_like(x)
+        for columns in columns_of(x):
+            came_here, sent_here = carried.columns(columns), sent.columns(columns)
+            assert came_here is not None  # one codec made both
+            assert sent_here is not None
+            late_here = [
+                (row[columns], own if own is None else own[columns]) for row, own in overdue
+            ]
+            mixed[:, columns] = _mix(offer, plan, came_here, sent_here, x[:, columns], late_here)
+        return mixed
 
 
 Overdue = list[tuple[Tensor, Tensor | None]]  # what came late, and what went the other way then
 
 
 def _mix(
-    offer: Offer, plan: LinkPlan, came: Carried, sent: Carried, here: Tensor, overdue: Overdue
+    offer: Offer, plan: LinkPlan, came: Carried, sent: Carried, x: Tensor, overdue: Overdue
 ) -> Tensor:
-    """Mix the rows that are touched; wide ones in runs of coordinates, which need little memory."""
-    if not is_wide(here) or came.columns(slice(0, 1)) is None:
-        return _mix_whole(offer, plan, came, sent, here, overdue)
-    mixed = torch.empty_like(here)
-    for columns in columns_of(here):
-        came_here, sent_here = came.columns(columns), sent.columns(columns)
-        assert came_here is not None  # one codec made both
-        assert sent_here is not None
-        late = [(row[columns], None if own is None else own[columns]) for row, own in overdue]
-        mixed[:, columns] = _mix_whole(offer, plan, came_here, sent_here, here[:, columns], late)
-    return mixed
-
-
-def _mix_whole(
-    offer: Offer, plan: LinkPlan, came: Carried, sent: Carried, here: Tensor, overdue: Overdue
-) -> Tensor:
+    """Mix the rows that are touched; the others keep what they have."""
+    here = x if plan.touched.shape[0] == x.shape[0] else x[plan.touched]
     total, mass = plan.sum_by_receiver(came)
     weight_sent = plan.sum_by_sender(sent)
     if overdue:
@@ -101,4 +96,7 @@ def _mix_whole(
     # Most rules take what came as it is: no need for a product with one, over the whole row.
     came_in = total if isinstance(scale, int) and scale == 1 else scale * total
     mixed: Tensor = came_in + self_weight * here
-    return mixed
+    if here is x:
+        return mixed
+    others = x if offer.keeps else torch.zeros_like(x)
+    return others.index_copy(0, plan.touched, mixed)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .network import Network
 from .rule import Rule
+from .wire import columns_of
 
 __all__ = ["judged_fields", "masses", "mean_model", "spread"]
 
@@ -49,10 +50,20 @@ def masses(
 
 def mean_model(x: Tensor, mass: Tensor) -> Tensor:
     """The averaged model of rows with these masses, in float64."""
-    return (mass.to(x.device) @ x.double()) / mass.sum().item()
+    mean = x.new_empty(x.shape[1], dtype=torch.float64)
+    for columns in columns_of(x):
+        mean[columns] = _mean(x[:, columns].double(), mass)
+    return mean
 
 
 def spread(x: Tensor, mass: Tensor) -> float:
     """sum_i m_i |x_i - averaged model|^2 / sum_i m_i: the consensus error."""
-    apart = (x.double() - mean_model(x, mass)).square().sum(dim=1)
+    apart = x.new_zeros(len(x), dtype=torch.float64)
+    for columns in columns_of(x):
+        part = x[:, columns].double()
+        apart += (part - _mean(part, mass)).square().sum(dim=1)
     return float(mass.to(x.device) @ apart) / mass.sum().item()
+
+
+def _mean(x: Tensor, mass: Tensor) -> Tensor:
+    return (mass.to(x.device) @ x) / mass.sum().item()

@@ -172,7 +172,7 @@ def _time_row(
 def _time_gradient(exp: Experiment, row: int, device: str) -> float:
     any_resources = exp.measured(Bernoulli(0.5, 0.5))  # only the port's problem is used
     port = build_port(any_resources, np.array([row]), gradients=device)
-    x = exp.start([row]).to(port.place.dtype)
+    x = exp.start([row])
     batch = iter(range(1 + TIMES))
     return _median_seconds(lambda: port.problem.grad(x, np.zeros(1, np.int64), 0, next(batch)))
 

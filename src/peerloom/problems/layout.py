@@ -65,6 +65,9 @@ class RowLayout:
     @torch.no_grad()
     def row_of(module: nn.Module) -> Tensor:
         """The module's parameters as a row [n], in float64 and host memory."""
-        return torch.cat(
-            [part.to("cpu", torch.float64).flatten() for part in trainable(module).values()]
-        )
+        parts = list(trainable(module).values())
+        sizes = [part.numel() for part in parts]
+        row = torch.empty(sum(sizes), dtype=torch.float64)
+        for part, into in zip(parts, torch.split(row, sizes), strict=True):
+            into.view(part.shape).copy_(part)
+        return row

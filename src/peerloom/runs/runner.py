@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..core import Caution, Checkpoint, ConfigError, DivergedError, Ledger
@@ -19,6 +18,7 @@ from ..experiment import Experiment
 from ..measures import measure
 from ..runtime import Path as MixPath
 from ..runtime import ProcessFacts, Session, Snapshot, prepare_process, simulation
+from ..runtime.guard import is_finite
 from ..schedules import NOTHING_TO_MEASURE, Record
 from .store import RunFolder
 from .table import Table
@@ -131,7 +131,7 @@ class _Keeper:
         """A checkpoint now and then, and one where the run was asked to stop."""
         due = session.finished is None and time.monotonic() - self._saved > SAVE_EVERY
         # Never a state that the guard is about to refuse.
-        if self._folder and due and bool(torch.isfinite(session.state.x).all()):
+        if self._folder and due and is_finite(session.state.x):
             self._folder.save(session.checkpoint())
             self._saved = time.monotonic()
 

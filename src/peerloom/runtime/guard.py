@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..core import DivergedError
+from ..core.wire import is_wide
 from ..experiment import Experiment
 
 __all__ = ["Guard", "diverged", "is_finite"]
@@ -20,11 +21,16 @@ class Guard:
 
     Looking at every number of every round would cost as much as mixing them. So a session looks
     every few rounds and, with `replay`, repeats the rounds since the last good look to find the
-    first bad one. It can where a round is a pure function of the state before it.
+    first bad one. It can where a round is a pure function of the state before it. At wide rows it
+    looks in every round, as the state to go back to would be one more in memory.
     """
 
     every: int = 16
     replay: bool = True
+
+    def due(self, rounds: int, x: Tensor) -> bool:
+        """Whether to look at the models now, so many rounds after they were last found good."""
+        return rounds >= self.every or is_wide(x)
 
 
 def is_finite(x: Tensor) -> bool:

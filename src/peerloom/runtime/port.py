@@ -120,9 +120,10 @@ class RowPort:
             compute = partial(self.problem.grad, on=on, t=self.t, batch=batch)
         if len(on) == x.shape[0]:
             return compute(x)
+        found = compute(x[:clients]) if len(on) else None
         g = torch.zeros_like(x)
-        if len(on):
-            g[torch.from_numpy(on).to(x.device)] = compute(x[:clients])
+        if found is not None:
+            g[torch.from_numpy(on).to(x.device)] = found
         return g
 
     def prox(self, z: Tensor, step: float) -> Tensor:

@@ -61,7 +61,12 @@ class Snapshot:
     @property
     def x(self) -> Tensor:
         """The models of the clients [m, n]."""
-        return self._state.x[: self.port.network.clients].clone()  # type: ignore[no-any-return]
+        return self.models.clone()
+
+    @property
+    def models(self) -> Tensor:
+        """The same, not copied: for whoever only reads them, while the run stands here."""
+        return self._state.x[: self.port.network.clients]  # type: ignore[no-any-return]
 
     @property
     def mass(self) -> Tensor:
@@ -174,7 +179,7 @@ class Session:
         """The first state: the rule's `init` in round 0, or the checkpoint's."""
         port, rule, begin = self._port, self._exp.algorithm, self._resume
         if begin is None:
-            x = self._exp.start(port.place.rows.tolist()).to(port.place.device, port.place.dtype)
+            x = self._exp.start(port.place.rows.tolist()).to(port.place.device)
             state = rule.init(x, port)
         else:
             state = self._state_of(begin)
@@ -288,12 +293,12 @@ class Session:
         """Look at the models if it is time to; always after the last round."""
         good, t = self._good, self._port.t
         assert good is not None
-        if t - good.t < self._guard.every and not last:
+        if not last and not self._guard.due(t - good.t, state.x):
             return
         if is_finite(state.x):
             self._good = _Point(t, state, self._port.ledger, dict)
             return
-        if self._guard.replay:
+        if self._guard.replay and good.t < t - 1:
             self._replay(good, t)
         self._raise_diverged(t, state)
 
