@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -126,3 +127,33 @@ def test_a_run_stores_the_settings_of_its_process(tmp_path):
 def test_asking_for_the_settings_of_the_process_changes_none():
     before = torch.get_num_threads()
     assert prepare_process(keep_memory=False).threads == before
+
+
+BLOCKS = """
+import json, os
+import torch
+from torch import nn
+import peerloom as pl
+from peerloom.runtime import simulation
+
+def in_the_heap(nbytes):
+    block = torch.empty(nbytes, dtype=torch.uint8)
+    with open("/proc/self/maps") as maps:
+        heap = [line.split()[0] for line in maps if line.rstrip().endswith("[heap]")]
+    ends = [[int(end, 16) for end in each.split("-")] for each in heap]
+    return any(low <= block.data_ptr() < high for low, high in ends)
+
+width = int(os.environ["WIDTH"])
+task = pl.problems.Task(
+    lambda: nn.Linear(width, 1025, bias=False), lambda model, batch: model(batch).mean(),
+    lambda i: torch.ones(2, width),
+)
+simulation(pl.Experiment(pl.graphs.complete(2), task, pl.rules.DGD(0.1), rounds=1))
+print(json.dumps([in_the_heap(1 << 20), in_the_heap(40 << 20)]))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+@pytest.mark.parametrize(("width", "kept"), [(8, [True, True]), (8192, [True, False])])
+def test_only_runs_whose_rows_are_large_hand_large_blocks_back(width, kept):
+    assert python(BLOCKS, WIDTH=str(width)) == kept

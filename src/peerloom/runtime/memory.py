@@ -9,8 +9,8 @@ from ..errors import Caution
 
 __all__ = ["caution_of_size"]
 
-# Copies of all models in a round: as they are, as they last were good, their gradients, after the
-# step, mixed.
+# Copies of all models in a round: as they are, as they last were good (where rows are not wide),
+# their gradients, after the step, mixed.
 _BLOCKS = 5
 
 

@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 from ..errors import Caution
 
-__all__ = ["ProcessFacts", "keep_freed_memory", "prepare_process"]
+__all__ = ["ProcessFacts", "keep_freed_memory", "prepare_process", "return_large_blocks"]
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of mallopt
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4  # of mallopt
+LARGE_BLOCK = 32 << 20  # bytes from which on blocks can be mapped one by one: glibc's most
 _CBWR_AUTO = 2  # of MKL's function: the widest instructions, always in the same order
 _TOO_LATE = (
     "torch had multiplied before Peerloom could ask for sums in a fixed order, so simulator and "
@@ -79,6 +80,20 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+
+
+@cache
+def return_large_blocks() -> bool:
+    """Hand blocks of 32 MB and more back to the system after all; says whether it could.
+
+    A kept block serves again only whole, and soon something small lies in it: where a row alone is
+    so large, a process would take half as much again. It holds until the process ends, as
+    `keep_freed_memory` does for all smaller blocks.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    return bool(mallopt(_M_MMAP_MAX, 1 << 16) and mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK))
 
 
 def _fixed_order() -> bool | None:

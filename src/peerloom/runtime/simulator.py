@@ -14,7 +14,7 @@ from ..experiment import Experiment
 from .memory import caution_of_size
 from .offload import OffloadedProblem, usable_device
 from .port import MixerName, RowPort
-from .process import prepare_process
+from .process import LARGE_BLOCK, prepare_process, return_large_blocks
 from .session import Session, Snapshot
 
 __all__ = ["Path", "build_port", "iterate", "simulation"]
@@ -82,6 +82,8 @@ def simulation(
 ) -> Session:
     """A session with all rows in this process."""
     prepare_process()
+    if exp.problem.n * exp.torch_dtype.itemsize >= LARGE_BLOCK:
+        return_large_blocks()
     _check_mixer(exp, path)
     port = build_port(exp, device=device, mixer=path)
     caution_of_size(len(port.place.rows), exp.problem.n, port.place.dtype.itemsize)
