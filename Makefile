@@ -48,7 +48,8 @@ $(BIN)/python:
 	$(PIP) --editable .
 	touch $@
 
-.venv/.installed-for-tests: .venv/.installed
+.venv/.installed-for-tests: .venv/.installed $(wildcard tests/hosts/flower-*.txt)
 	@echo "Installing what the tests need ..."
 	$(PIP) --editable '.[test]'
+	$(BIN)/python -m tests.flower_environments
 	touch $@

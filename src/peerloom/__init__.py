@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from . import codecs as codecs
     from . import codecs as messages
-    from . import graphs, problems, schedules, testing, theory
+    from . import graphs, hosts, problems, schedules, testing, theory
     from . import rules as algorithms
     from . import rules as rules
     from .core import rates
@@ -27,6 +27,7 @@ _ROOMS = {
     "codecs": "peerloom.codecs",
     "distributions": "peerloom.schedules.distributions",
     "graphs": "peerloom.graphs",
+    "hosts": "peerloom.hosts",
     "laws": "peerloom.schedules.distributions",  # the former name
     "messages": "peerloom.codecs",  # the former name
     "problems": "peerloom.problems",
@@ -51,6 +52,7 @@ __all__ = [
     "codecs",
     "distributions",
     "graphs",
+    "hosts",
     "iterate",
     "laws",
     "messages",

@@ -21,6 +21,7 @@ from .core import (
     ConfigError,
     Cosine,
     DataError,
+    FromCode,
     InverseSqrt,
     Network,
     PeerloomError,
@@ -33,7 +34,7 @@ from .core import (
     nearest,
 )
 from .graphs import GRAPHS
-from .problems import DATA, MODELS, PARTITIONS, PROBLEMS, REGULARISERS, Dataset, Task
+from .problems import DATA, MODELS, PARTITIONS, PROBLEMS, REGULARISERS, Dataset
 from .problems.models import Model
 from .problems.partitions import Partition
 from .problems.regularisers import Regulariser
@@ -125,7 +126,7 @@ def build(kind: str, given: object, where: str, **defaults: Any) -> Any:
         recipe = {"name": name, **table}
         if isinstance(made, Network | Dataset):
             return dataclasses.replace(made, recipe=recipe)
-        return made.made_by(recipe) if isinstance(made, Task) else made
+        return made.made_by(recipe) if isinstance(made, FromCode) else made
     return made
 
 
@@ -151,7 +152,7 @@ def describe(part: object) -> Any:
         return {key: describe(value) for key, value in part.recipe.items() if value is not None}
     if isinstance(part, Mapping):  # a recipe within a recipe
         return {key: describe(value) for key, value in part.items() if value is not None}
-    if isinstance(part, Task) and part.recipe is not None:
+    if isinstance(part, FromCode) and part.recipe is not None:
         return dict(part.recipe)
     if isinstance(part, Tensor | np.ndarray | str | bool | int | float | list | tuple | np.generic):
         return _plain(part)

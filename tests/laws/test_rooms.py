@@ -22,7 +22,7 @@ FLOORS = [
     {"core", "transport"},
     {"datasets"},
     SIBLINGS,
-    {"experiment"},
+    {"experiment", "hosts"},
     {"registry"},
     {"config"},
     {"runtime"},

@@ -23,9 +23,11 @@ from .port import Port
 from .protocols import (
     Activity,
     Evaluation,
+    FromCode,
     LocalProblem,
     Placement,
     Problem,
+    Remembers,
     Schedule,
     WholeGradients,
 )
@@ -94,6 +96,7 @@ __all__ = [
     "Envelope",
     "Evaluation",
     "Fit",
+    "FromCode",
     "HasRate",
     "InverseSqrt",
     "LateBody",
@@ -113,6 +116,7 @@ __all__ = [
     "Problem",
     "Rate",
     "Rates",
+    "Remembers",
     "Requirements",
     "RowWire",
     "Rows",

@@ -30,8 +30,9 @@ class Checkpoint:
     """The rows of a run after round t: their state, their ledger, what their wire remembers.
 
     `state` has the fields of the rule's state in their order, each [rows, width]. The file is a
-    safetensors file: the arrays `t`, `rows`, `state/*`, `ledger/*` and `wire/*`, and as metadata
-    peerloom = "checkpoint", format, spec (the hash of the experiment), rule, fields and digest.
+    safetensors file: the arrays `t`, `rows`, `state/*`, `ledger/*`, `wire/*` and, for rows of which
+    the problem keeps something, `problem/ROW`; and as metadata peerloom = "checkpoint", format,
+    spec (the hash of the experiment), rule, fields and digest.
     """
 
     t: int
@@ -40,6 +41,7 @@ class Checkpoint:
     state: Mapping[str, Array]
     ledger: Mapping[str, Array]
     wire: Pieces = field(default_factory=dict)
+    problem: Mapping[int, bytes] = field(default_factory=dict)  # see `Remembers`
 
     def encode(self, spec: str) -> list[bytes | memoryview]:
         """Return the file, in parts to be written one after the other."""
@@ -47,6 +49,9 @@ class Checkpoint:
         arrays |= {f"state/{name}": [value] for name, value in self.state.items()}
         arrays |= {f"ledger/{name}": [value] for name, value in self.ledger.items()}
         arrays |= {f"wire/{name}": pieces for name, pieces in self.wire.items()}
+        arrays |= {
+            f"problem/{row}": [np.frombuffer(kept, np.uint8)] for row, kept in self.problem.items()
+        }
         about = {
             "peerloom": "checkpoint", "format": FORMAT, "spec": spec, "rule": self.rule,
             "fields": ",".join(self.state), "digest": _NO_DIGEST,
@@ -82,6 +87,7 @@ class Checkpoint:
             {name: arrays[f"state/{name}"] for name in fields},
             _below("ledger/", arrays),
             {name: [value] for name, value in _below("wire/", arrays).items()},
+            {int(row): value.tobytes() for row, value in _below("problem/", arrays).items()},
         )  # fmt: skip
 
     @classmethod
@@ -110,7 +116,8 @@ class Checkpoint:
         ledger = {
             name: np.sum([part.ledger[name] for part in parts], axis=0) for name in parts[0].ledger
         }
-        return cls(rounds[0], rows[order], parts[0].rule, state, ledger)
+        kept = {row: what for part in parts for row, what in part.problem.items()}
+        return cls(rounds[0], rows[order], parts[0].rule, state, ledger, problem=kept)
 
     def select(self, rows: Sequence[int], network: Network) -> Checkpoint:
         """Select some rows, for a shard or a peer, with their part of the ledger."""
@@ -121,7 +128,10 @@ class Checkpoint:
         at = np.searchsorted(self.rows, wanted)
         ledger = Ledger.of(network, self.ledger).part(wanted)
         state = {name: value[at] for name, value in self.state.items()}
-        return replace(self, rows=wanted, state=state, ledger=ledger.arrays(), wire={})
+        kept = {row: what for row, what in self.problem.items() if row in wanted}
+        return replace(
+            self, rows=wanted, state=state, ledger=ledger.arrays(), wire={}, problem=kept
+        )
 
     def memory(self) -> dict[str, Array]:
         """Return what the wire remembers, each array in one piece."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,9 +17,11 @@ from .network import Network
 __all__ = [
     "Activity",
     "Evaluation",
+    "FromCode",
     "LocalProblem",
     "Placement",
     "Problem",
+    "Remembers",
     "Schedule",
     "WholeGradients",
 ]
@@ -102,8 +104,26 @@ class WholeGradients(Protocol):
 
 
 @runtime_checkable
+class Remembers(Protocol):
+    """A local problem that keeps more of a row than its state, as a hosted app does. Optional.
+
+    A checkpoint holds it beside the rows, so that a run which goes on does so with it.
+    """
+
+    def memory(self) -> Mapping[int, bytes]:
+        """What is kept of each row that has something, by the row's number."""
+
+    def restore(self, memory: Mapping[int, bytes]) -> None:
+        """Go on with what `memory` gave; rows that are not in it have nothing."""
+
+
+@runtime_checkable
 class Problem(Protocol):
-    """What is to be minimised: (1/m) sum_i f_i(x) + h(x)."""
+    """What is to be minimised: (1/m) sum_i f_i(x) + h(x).
+
+    A problem whose gradient changes something, so that it must be asked once in a round at the
+    most, says `once_a_round = True`, a class variable.
+    """
 
     @property
     def n(self) -> int:
@@ -114,3 +134,17 @@ class Problem(Protocol):
 
     def bind(self, place: Placement, draws: Draws) -> LocalProblem:
         """The part of the rows of `place`."""
+
+
+@runtime_checkable
+class FromCode(Protocol):
+    """A problem made by functions of the user's own: what a file and other peers know of it."""
+
+    recipe: Mapping[str, Any] | None
+    """How a file said it, where a function of the user's own made it."""
+
+    def made_by(self, recipe: Mapping[str, Any]) -> Problem:
+        """The same problem, which a file names by this recipe."""
+
+    def agreed(self, seed: int) -> str:
+        """A hash of what peers must have alike beside the experiment's file."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..config import experiment_to_toml, spec_hash
+from ..core import FromCode
 from ..core.events import Alarm, DiskNeed, LinksOpened, Measured, Observer, Observers
 from ..errors import PeerError, PeerloomError
 from ..experiment import Experiment
-from ..problems import Task
 from ..runtime import Session, prepare_process
 from ..runtime.offload import usable_device
 from ..transport import (
@@ -82,7 +82,7 @@ def run_identity(exp: Experiment, plan: WirePlan) -> RunIdentity:
         plan.channels | probe_channels(exp, plan) | {AGREEMENT: agreement_channel(exp.problem.n)}
     )
     spec = spec_hash(exp)
-    if isinstance(exp.problem, Task):  # its parameters are what code of each site's makes
+    if isinstance(exp.problem, FromCode):  # its parameters are what code of each site's makes
         spec = f"{spec[:63]}-{exp.problem.agreed(exp.seed)[:63]}"
     return RunIdentity(f"run-{spec_hash(exp)[:24]}", spec, channels)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..core import (
     LocalProblem,
     Placement,
     Problem,
+    Remembers,
     WholeGradients,
 )
 
@@ -63,6 +65,15 @@ class OffloadedProblem:
     def prox(self, z: Tensor, step: float) -> Tensor:
         """The proximal step, computed on the device."""
         return self._inner.prox(z.to(self._device), step).to(self._host)
+
+    def memory(self) -> Mapping[int, bytes]:
+        """What the problem keeps of rows beside their state; nothing where it keeps none."""
+        return self._inner.memory() if isinstance(self._inner, Remembers) else {}
+
+    def restore(self, memory: Mapping[int, bytes]) -> None:
+        """Go on with what `memory` gave."""
+        if isinstance(self._inner, Remembers):
+            self._inner.restore(memory)
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Judge models, on the device."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core import Caution, Checkpoint, CheckpointError, Ledger, Rule, masses
+from ..core import Caution, Checkpoint, CheckpointError, Ledger, Remembers, Rule, masses
 from ..core.events import (
     Diverged,
     Evaluated,
@@ -93,6 +93,7 @@ class Snapshot:
             type(self._rule).__name__,
             _arrays(self.state),
             self.ledger.arrays(),
+            problem=_kept_by_problem(self.port),
         )
 
     @property
@@ -109,6 +110,7 @@ class _Point(NamedTuple):
     state: Any
     ledger: Ledger
     memory: Callable[[], Pieces]
+    problem: Mapping[int, bytes]
 
 
 class Session:
@@ -184,6 +186,8 @@ class Session:
         else:
             state = self._state_of(begin)
             port.t, port.ledger = begin.t, Ledger.of(port.network, begin.ledger)
+            if isinstance(port.problem, Remembers):
+                port.problem.restore(begin.problem)
         if self._wire is not None:
             self._wire.resume(port.t, {} if begin is None else begin.memory())
         self._resume = None  # its file is replaced in time, and what is mapped of it takes room
@@ -247,7 +251,9 @@ class Session:
             )
         account = at.ledger if self._wire is not None else at.ledger.copy()
         rows = self._port.place.rows
-        return Checkpoint(at.t, rows, self._rule, _arrays(at.state), account.arrays(), at.memory())
+        return Checkpoint(
+            at.t, rows, self._rule, _arrays(at.state), account.arrays(), at.memory(), at.problem
+        )
 
     @property
     def _point(self) -> _Point:
@@ -284,10 +290,10 @@ class Session:
         return found.state(*rows)
 
     def _reach(self, state: Any) -> _Point:
-        port = self._port
+        port, kept = self._port, _kept_by_problem(self._port)
         if self._wire is None:
-            return _Point(port.t, state, port.ledger, dict)
-        return _Point(port.t, state, port.ledger.copy(), self._wire.memory(port.t))
+            return _Point(port.t, state, port.ledger, dict, kept)
+        return _Point(port.t, state, port.ledger.copy(), self._wire.memory(port.t), kept)
 
     def _watch(self, state: Any, last: bool) -> None:
         """Look at the models if it is time to; always after the last round."""
@@ -296,7 +302,7 @@ class Session:
         if not last and not self._guard.due(t - good.t, state.x):
             return
         if is_finite(state.x):
-            self._good = _Point(t, state, self._port.ledger, dict)
+            self._good = _Point(t, state, self._port.ledger, dict, _kept_by_problem(self._port))
             return
         if self._guard.replay and good.t < t - 1:
             self._replay(good, t)
@@ -305,7 +311,9 @@ class Session:
     def _replay(self, good: _Point, t: int) -> None:
         """Repeat the rounds since the last good look and raise in the first bad one."""
         account, rows = Ledger(self._port.network).arrays(), self._port.place.rows
-        begin = Checkpoint(good.t, rows, self._rule, _arrays(good.state), account)
+        begin = Checkpoint(
+            good.t, rows, self._rule, _arrays(good.state), account, problem=good.problem
+        )
         again = Session(
             self._exp,
             self._port.twin(),
@@ -329,3 +337,8 @@ class Session:
 
 def _arrays(state: Any) -> dict[str, Array]:
     return {name: value.numpy(force=True) for name, value in state._asdict().items()}
+
+
+def _kept_by_problem(port: RowPort) -> Mapping[int, bytes]:
+    """What the problem keeps of rows beside their state, if it does."""
+    return port.problem.memory() if isinstance(port.problem, Remembers) else {}

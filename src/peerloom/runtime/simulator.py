@@ -42,6 +42,7 @@ def build_port(
     draws = Draws(exp.seed)
     activity = exp.active_schedule.bind(exp.graph, draws)
     check_links(exp.algorithm, exp.graph, activity, exp.rounds)
+    _check_questions(exp)
     problem = (
         exp.problem.bind(workers, draws)
         if gradients is None
@@ -88,6 +89,27 @@ def simulation(
     port = build_port(exp, device=device, mixer=path)
     caution_of_size(len(port.place.rows), exp.problem.n, port.place.dtype.itemsize)
     return Session(exp, port, observers=observers, resume=resume)
+
+
+def _check_questions(exp: Experiment) -> None:
+    """Refuse a rule that asks for several gradients in a round, where each would train anew."""
+    if not getattr(exp.problem, "once_a_round", False):
+        return
+    from .dry_run import trace  # which runs sessions
+
+    found = trace(exp.algorithm)
+    if found.whole:
+        raise ConfigError(
+            f"{exp.name} takes gradients on all samples of a client, which the problem, "
+            f"{type(exp.problem).__name__}, has not: it trains as it likes. Use DSGD, DSpodFL or "
+            "another rule that asks for one gradient in a round."
+        )
+    if found.gradients > 1:
+        raise ConfigError(
+            f"{exp.name} asks for {found.gradients} gradients in a round, and each would train "
+            f"once more: {type(exp.problem).__name__} trains once in a round. Use DSGD, DSpodFL or "
+            "another rule that asks once, and let the problem take more local steps itself."
+        )
 
 
 def _check_mixer(exp: Experiment, path: Path) -> None:
