@@ -1,8 +1,8 @@
 """Environments with Flower, one for each version that is tested.
 
-`python -m tests.flower_environments` makes them, and `make test` calls it. Flower pins packages that
-Peerloom has in other versions, so it never goes into .venv itself. Its environments lie below, hold
-what their list in tests/hosts pins, and take the rest, torch among it, from .venv.
+`python -m tests.flower_environments` makes them, and `make test` calls it. Flower pins packages
+that Peerloom has in other versions, so it never goes into .venv itself. Its environments lie below,
+hold what their list in tests/hosts pins, and take the rest, torch among it, from .venv.
 """
 
 import subprocess

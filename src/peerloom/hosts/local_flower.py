@@ -149,7 +149,8 @@ class LocalFlowerApp:
         )
         config = {**app.config, "server-round": t}
         try:
-            reply = self._messages.send(kind, app.arrays.of_row(row), config, context)
+            with torch.enable_grad():  # as an app finds torch: a round runs without gradients
+                reply = self._messages.send(kind, app.arrays.of_row(row), config, context)
         except Exception as error:
             where = f" in round {t}" if kind == "train" else ""
             raise ConfigError(
