@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Half as many again as processors: tests of processes and links wait half of their time.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) * 3 // 2)')
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: run test check chaos soak dashboards format clean
@@ -13,12 +15,12 @@ test: .venv/.installed-for-tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadfile -m ''
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile -m ''
 
 # The quick tests alone, for while you work: under three minutes on two cores.
 check: .venv/.installed-for-tests
 	$(BIN)/ruff check
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
 
 # Faults on purpose: kills, partitions, floods, full disks. Up to half an hour; some need root. `make chaos WITH="--quick --only 1 3"`
 chaos: .venv/.installed-for-tests
