@@ -32,7 +32,15 @@ class DecisionsWire:
         self._local, self._keeps_mean = LocalWire(codec, draws), keeps_mean
         self._by_mixing: dict[tuple[Tag, int], list[Decision]] = {}
         for row, made in decisions.items():
+            # What came late before a kill may not come again until later: then that counts.
+            last = {
+                (d.row, d.of): d
+                for d in sorted(made, key=lambda d: (d.round, d.mix_index))
+                if d.kind == "late"
+            }
             for decision in made:
+                if decision.kind == "late" and decision != last[decision.row, decision.of]:
+                    continue
                 self._by_mixing.setdefault(((decision.round, decision.mix_index), row), []).append(
                     decision
                 )
