@@ -209,7 +209,7 @@ class SyncWire:
         gone = [
             (row, place)
             for row, place in self._own
-            if place < self._newest[row] and (row, place) not in here
+            if place < self._newest.get(row, place) and (row, place) not in here
         ]
         for key in gone:
             del self._own[key]
