@@ -70,6 +70,12 @@ def test_the_page_on_training_names_every_setting_of_a_task():
         assert re.search(rf"`{name}\b", text), name
 
 
+def test_the_page_on_flower_names_every_setting_of_an_app():
+    text = (ROOT / "docs" / "flower.md").read_text()
+    for name in signature(pl.hosts.FlowerApp):
+        assert f"`{name}`" in text, name
+
+
 def test_the_page_on_data_names_every_public_data_set():
     text = (ROOT / "docs" / "data.md").read_text()
     for name, source in CATALOGUE.items():

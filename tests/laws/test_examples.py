@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.flower_environments import VERSIONS, python_of, why_missing
+
 pytestmark = pytest.mark.slow  # starts processes, or runs for long
 
 ROOT = Path(__file__).parents[2]
@@ -17,11 +19,11 @@ EXAMPLES = ROOT / "examples"
 PAGE = (EXAMPLES / "README.md").read_text()
 
 
-def run(command, folder, *more):
+def run(command, folder, *more, python=sys.executable):
     """Run a command of the page, from the repository's folder where the page has it run."""
     assert f"`{command}`" in PAGE
     words = [*command.replace("examples/", f"{EXAMPLES}/").split(), *more]
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = {**os.environ, "PATH": f"{Path(python).parent}:{os.environ['PATH']}"}
     done = subprocess.run(
         words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=240
     )
@@ -99,6 +101,18 @@ def test_a_loss_of_ones_own_is_learnt_together(tmp_path):
     assert found["together"][0] < found["alone"][0] / 3
     assert min(found["together"][1:]) > 0.75
     assert min(found["alone"][1:]) < 0.5  # sites that never saw full hours
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_flower_app_learns_together_what_its_clients_do_not_know_alone(version, tmp_path):
+    if missing := why_missing(version):
+        pytest.skip(missing)
+    said = run("python examples/flower_app.py", tmp_path, python=python_of(version))
+    found = {
+        name: tuple(map(float, numbers))
+        for name, *numbers in re.findall(r"(\w+): error ([\d.]+) -> ([\d.]+)", said)
+    }
+    assert found["together"][1] < found["alone"][1] / 3 < found["alone"][0] / 6
 
 
 def test_the_segmentation_runs_and_shows_its_metric(tmp_path):

@@ -140,7 +140,10 @@ def test_judging_leaves_no_trace_in_states():
     assert last.port.problem.reported[0]["seen"] == 6
 
 
-def test_an_app_that_evaluates_nothing_has_no_loss():
+def test_an_app_that_evaluates_nothing_has_no_loss(tmp_path):
+    result = pl.simulate(apps.experiment("moody", rounds=3), out=tmp_path / "run")
+    assert np.isnan(result.metrics["mean_loss"]).all()
+    assert np.isfinite(result.metrics["consensus"]).all()
     found = build_port(apps.experiment("moody")).problem.evaluate(torch.zeros(2, WIDTH))
     assert np.isnan(found.loss).all()
     assert found.accuracy is None
