@@ -273,6 +273,21 @@ def test_first_arrays_that_cannot_be_mixed_are_refused(first, said):
         FlowerApp(apps.modern, first).start(0)
 
 
+def test_a_first_model_may_come_as_the_server_has_it_and_follows_the_seed():
+    def net():
+        return torch.nn.Linear(3, 2)
+
+    makers = [
+        lambda: net().state_dict(),
+        lambda: ArrayRecord(net().state_dict()),
+        lambda: [part.detach().numpy() for part in net().parameters()],
+        lambda: {name: part.detach().numpy() for name, part in net().named_parameters()},
+    ]
+    found = [FlowerApp(apps.modern, first).start(5) for first in makers]
+    assert all(torch.equal(one, found[0]) for one in found)
+    assert not torch.equal(FlowerApp(apps.modern, makers[0]).start(6), found[0])
+
+
 def test_what_is_no_client_app_is_refused():
     with pytest.raises(ConfigError, match=r"FlowerApp.app is function\. Give the app's ClientApp"):
         FlowerApp(apps.client_fn, lambda: [np.zeros(1)])
