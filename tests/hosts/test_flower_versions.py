@@ -4,6 +4,8 @@ import subprocess
 
 import pytest
 
+from peerloom.core import ConfigError
+from peerloom.hosts import FlowerApp
 from tests.flower_environments import ROOT, VERSIONS, python_of, why_missing
 
 pytestmark = pytest.mark.slow  # starts processes, or runs for long
@@ -21,3 +23,10 @@ def test_flower_apps_run_under_this_version(version):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " skipped" not in done.stdout
+
+
+def test_without_flower_one_sentence_says_what_to_install():
+    with pytest.raises(
+        ConfigError, match=r"needs the package flwr.*pip install 'peerloom\[flower\]'"
+    ):
+        FlowerApp(None, list)

@@ -125,7 +125,7 @@ def test_gradients_on_another_device_keep_it_too():
 
 
 def test_divergence_is_found_by_rounds_that_are_repeated_with_it():
-    """The row is infinite in the round of its 20th gradient, which the repetition must see again."""
+    """The 20th gradient is infinite, and the repetition must count up to it again."""
 
     class Growing(LocalCount):
         def grad(self, x, on, t, batch=0):
