@@ -259,6 +259,17 @@ def test_what_comes_for_a_gap_is_late_once_and_nothing_before_it_is_awaited():
     assert [found.round for found in settled.late()] == [7]
 
 
+def test_what_is_late_takes_no_room_where_nobody_asks_for_it():
+    inbox = Inbox("a", keeps_late=False)
+    for round in range(1, 5):
+        inbox.give_up(round, 0)
+    came = [inbox.deliver(arrived(round, 1, round), "ordered", 0) for round in range(1, 6)]
+    assert came == ["stale"] * 4 + ["applied"]
+    assert (inbox.late(), inbox.uncovered, inbox.floor) == ([], 0, (4, 1))
+    assert inbox.expect((6, 0), [(5, 0)]) == 1
+    assert (inbox.late(), inbox.uncovered) == ([], 0)
+
+
 def test_who_does_two_rounds_for_each_one_here_catches_up():
     inbox = Inbox("a")
     inbox.deliver(arrived(3, 1, 1), "ordered", 0)

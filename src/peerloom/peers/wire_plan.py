@@ -195,6 +195,7 @@ class WirePlan:
             inbox=INBOX_LARGE if self.maps_rows else base.inbox,
             # Twice what may be on its way: when all of that has come late, the next has room.
             unsaved=2 * self.ahead,
+            keeps_late=self.pushes or self.keeps_mean,
             mapped=self.large,
             large=0 if self.free else base.large,
         )

@@ -20,8 +20,8 @@ class Inbox:
     what a later process of the sender repeats of a parcel that lies here: it takes its place.
     """
 
-    def __init__(self, peer: str) -> None:
-        self._peer = peer
+    def __init__(self, peer: str, keeps_late: bool = True) -> None:
+        self._peer, self._keeps_late = peer, keeps_late
         self._rounds: dict[tuple[int, int], Parcel] = {}
         self._came: dict[tuple[int, int], int] = {}  # after how many arrivals, over all links
         self._newest: dict[int, Parcel] = {}
@@ -58,9 +58,7 @@ class Inbox:
         place = (parcel.round, parcel.mix_index)
         self._reached = parcel.round
         if self._is_late(place):
-            self._late.append(parcel)
-            self.uncovered += 1
-            return "applied"
+            return "applied" if self._keep_late(parcel) else "stale"
         if self.missed:
             # Parcels come in order: missed places before this one never will be filled.
             self.missed = {missed for missed in self.missed if missed > place}
@@ -84,6 +82,17 @@ class Inbox:
             left = [gap._replace(first=max(gap.first, after)) for gap in self._gaps]
             self._gaps = [gap for gap in left if gap.first < gap.end]
         return late
+
+    def _keep_late(self, parcel: Parcel) -> bool:
+        """Keep a parcel that came too late for its round, if anybody asks for such; whether so.
+
+        What is kept takes room until it is covered. Where a peer waits for a neighbour that sends
+        again all that was given up before, it would have none left for what is awaited.
+        """
+        if self._keeps_late:
+            self._late.append(parcel)
+            self.uncovered += 1
+        return self._keeps_late
 
     def skip(self, round: int, epoch: int, order: tuple[int, int], mine: int) -> Result:
         """Note that nothing comes for rounds up to this one."""
@@ -123,8 +132,7 @@ class Inbox:
     def give_up(self, round: int, mix_index: int) -> int:
         """Go on without the parcel of this place; `late` has it if it is there or comes."""
         if (round, mix_index) in self._rounds:
-            self._late.append(self._rounds[round, mix_index])
-            self.uncovered += 1
+            self._keep_late(self._rounds[round, mix_index])
         elif (round, mix_index) >= self.floor:
             self.missed.add((round, mix_index))
         dropped = self.pass_by(round, mix_index)
@@ -175,11 +183,7 @@ class Inbox:
         for place in past:
             parcel = self._rounds.pop(place)
             del self._came[place]
-            if self._is_late(place):
-                self._late.append(parcel)
-                self.uncovered += 1
-            else:
-                stale += 1
+            stale += not (self._is_late(place) and self._keep_late(parcel))
         return stale
 
     def newest(self, channel: int) -> Parcel | None:

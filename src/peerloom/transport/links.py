@@ -376,7 +376,7 @@ class LinkTable:
         for peer in sources:
             if ("in", peer) not in self.edges:
                 self.edges["in", peer] = Edge(peer, "in", now)
-                self.inboxes[peer] = Inbox(peer)
+                self.inboxes[peer] = Inbox(peer, self.settings.keeps_late)
                 self.inboxes[peer].floor = (self.want, 0)
         for way, peer in list(self.edges):
             if peer not in targets and peer not in sources and self.greetings.current(peer) is None:

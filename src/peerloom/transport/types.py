@@ -280,6 +280,8 @@ class Settings:
     """Parcels of one peer that may lie untaken; the peer is told how many more it may send."""
     unsaved: int = 16
     """The same, together with parcels that came late and that are not yet `cover`ed."""
+    keeps_late: bool = True
+    """Whether what comes after it was given up is kept for `late`; else it is stale."""
     mapped: int = 1 << 26
     """Bytes from which on a parcel that comes lies in a file of the state folder, not in memory."""
     last_round: int | None = None
