@@ -205,8 +205,13 @@ def test_only_large_rows_change_the_plan():
 
 @pytest.mark.slow
 def test_a_peer_of_limited_memory_trains_with_large_rows_and_resumes_what_was_cut():
-    """RLIMIT_DATA lets each of three peers have the engine's own arrays and 0.3 of a row."""
-    found = large_rows(112_000_000)
+    """RLIMIT_DATA lets each of three peers have the engine's own arrays and 0.3 of a row.
+
+    A peer's threads and buffers take some 40 MB of address space with rows of any size. A cut loses
+    what lay unread in socket buffers: up to 32 MB of the system's. A parcel that began anew would
+    make it 1.5 rows.
+    """
+    found = large_rows(192_000_000)
     assert found.beside < found.limit == 0.3
-    assert found.ratio < 1.1
+    assert found.ratio < 1.25
     assert 3.5 < found.alone < 4.5  # DGD: old models, mixed ones, gradients, new models

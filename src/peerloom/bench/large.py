@@ -14,6 +14,8 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -142,16 +144,16 @@ def _ring(
         try:
             for process in processes:
                 process.start()
-            for process in processes:
-                process.join(_PATIENCE)
+            _wait(processes)
         finally:
             for process in processes:
                 process.kill()
                 process.join()
     if failed := [k for k, report in enumerate(reports) if not report.exists()]:
         raise PeerError(
-            f"Peer {failed[0]} did not end well within {limit / 1e6:.0f} MB of memory: its log has "
-            "why. It needs more than the engine's arrays and 0.3 of a row, or was disturbed."
+            f"Peer {failed[0]} did not end well within {limit / 1e6:.0f} MB of memory: what it "
+            "printed has why. It needs more than the engine's arrays and 0.3 of a row, or was "
+            "disturbed."
         )
     _check_bits(exp, homes)
     found = [json.loads(report.read_text()) for report in reports]
@@ -159,6 +161,15 @@ def _ring(
     if cut and not proxy.cuts:
         raise PeerError("No connection was cut: nothing was sent through the proxies.")
     return found, 1 + (proxy.received - sent) / size
+
+
+def _wait(processes: Sequence[BaseProcess]) -> None:
+    """Wait until all have ended, or one has failed: its neighbours would wait for it."""
+    left, end = list(processes), time.monotonic() + _PATIENCE
+    while left and not any(process.exitcode for process in processes):
+        if not wait([process.sentinel for process in left], max(0.0, end - time.monotonic())):
+            return
+        left = [process for process in left if process.exitcode is None]
 
 
 def _check_bits(exp: Experiment, homes: Sequence[Home]) -> None:
