@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from peerloom.cli import console
 from peerloom.errors import PeerError
 from peerloom.transport import Home, Invitation, Link, Member, Relay, Roster, spelled_id
 from peerloom.transport.proposals import differences, read_proposal
@@ -207,7 +208,7 @@ def test_invite_listens_before_it_prints_the_token(sites, monkeypatch, capsys):
 
 def test_addresses_of_ipv6_are_shown_whole(sites, monkeypatch):
     """In brackets, and with a letter at the beginning, they look like markup."""
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(console.out, "width", 200)  # set when the module is first read
     sites("a", "init", "a", "--found", "--address", "[fd00::1]:7400", "--address", "[::1]:7400")
     assert "[fd00::1]:7400, [::1]:7400" in sites("a", "roster", "show")
 
