@@ -16,7 +16,7 @@ from tests.memory_runs import check_replay, experiment, roster_for
 WAIT = 5.0
 
 
-@pytest.mark.parametrize(("away", "rounds"), [(2000.0, 12), (WAIT + 2.0, 300)])
+@pytest.mark.parametrize(("away", "rounds"), [(2000.0, 80), (WAIT + 2.0, 300)])
 def test_what_came_late_and_does_not_come_again_is_not_waited_for_without_end(
     away, rounds, identities, tmp_path, monkeypatch
 ):
