@@ -174,14 +174,14 @@ def test_a_restarted_receiver_gets_the_newest_again():
     b.start()
     assert b.wait_for_arrivals(0, 10.0) == 1
     assert b.newest(A, 0).round == 7
-    assert b.take(A, 8, 0, 10.0) == Skipped(8)
+    assert b.take(A, 8, 0, 10.0) == Skipped(8, promised=True)
 
 
 def test_taking_wakes_for_a_skip_and_for_a_link_that_is_down():
     network = MemoryNetwork(PAIR, RUN, 1, settings=Settings(wait=5.0))
     with network.endpoint(A) as a, network.endpoint(B) as b:
         a.skip(3)
-        assert b.take(A, 3, 0, 100.0) == Skipped(3)
+        assert b.take(A, 3, 0, 100.0) == Skipped(3, promised=True)
         assert network.now < 1
         before = network.now
         network.crash(A)

@@ -119,7 +119,8 @@ class PeerFolder:
 
     def _under_way(self, at: Checkpoint) -> bool:
         memory, journal = at.memory(), self.journal()
-        harmless = {"sent", "sent-about", "sent-files", "own", "own-about", "reached"}
+        harmless = {"sent", "sent-about", "sent-files", "reached", "had-deadline"}
+        harmless |= {"own", "own-about", "late", "late-about"}  # where they are empty
         if set(memory) - harmless or len(memory.get("own-about", ())):
             return True
         given_up = journal.outstanding(at.t + 1) or journal.gaps(at.t + 1)

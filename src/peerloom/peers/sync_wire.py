@@ -14,6 +14,7 @@ from ..errors import PeerError
 from ..transport import Parcel, Receipt, Roster, Skipped, Transport, Wanted
 from .away import Away
 from .decisions import Decision, Journal, Tag
+from .late import LateParcels
 from .sent import Sent, SentLog
 from .sent_files import SentFiles
 from .wire_memory import Memory, Pieces, reached_in, stack_bodies, unstack_bodies
@@ -60,14 +61,12 @@ class SyncWire:
         self._rows = {peer: row for row, peer in enumerate(self._peers)}
         self._journal, self._files = journal or Journal(None), files
         # The first and last round that an earlier process may have begun or done already.
-        self._first = self._again = -1
+        self._first = self._again = self._promised = -1
         self._lates = plan.deadline is not None  # whether parcels may come that were given up
+        # With one, now or in earlier processes, neighbours may hold back what they had.
+        self._had_deadline = plan.deadline is not None
         self._under_way: defaultdict[str, deque[Receipt]] = defaultdict(deque)
-        self._overdue: list[tuple[int, Parcel]] = []
-        # Late parcels that were handed over: (round, peer) of those that no checkpoint holds yet,
-        # and how many of each peer only the newest of the two holds.
-        self._handed: list[tuple[int, str]] = []
-        self._held_once: Counter[str] = Counter()
+        self._overdue = LateParcels(transport, self._peers, files)
         # Versions, in use and offered, when a layer's links were last checked.
         self._rosters: dict[Links, tuple[int, int]] = {}
         self._log = SentLog(plan.kept)
@@ -88,15 +87,18 @@ class SyncWire:
         so those rounds are repeated with the same decisions.
         """
         self._first, self._again = t + 1, max(t + 1, reached_in(memory))
+        self._had_deadline |= "had-deadline" in memory or bool(self._journal.every())
         self._roster_seen = (self._transport.offered() or self._transport.roster).version
-        owed = {self._peers[row]: tags for row, tags in self._journal.outstanding(t + 1).items()}
-        gaps = {self._peers[row]: found for row, found in self._away.resume(t + 1).items()}
+        self._overdue.resume(memory)
+        owed = self._overdue.missing(self._journal.outstanding(t + 1))
+        gaps = self._overdue.narrowed(self._away.resume(t + 1))
         self._transport.expect(t + 1, owed, gaps)
         self._lates |= bool(owed) or bool(gaps)
         for key, body in unstack_bodies("sent", memory, self._files):
             self._send(Sent(*key, body), repeat=True)
         for (to, round, mix_index), body in unstack_bodies("own", memory, self._files):
             self._own[to, (round, mix_index)] = body
+        self._promise_silence(t)
 
     def memory(self, t: int) -> Callable[[], Pieces]:
         """Return what a checkpoint after round t must hold; put together when one is written."""
@@ -105,23 +107,19 @@ class SyncWire:
         return lambda: (
             stack_bodies("sent", [(e[:3], e.body) for e in self._log.until(t)], self._files)
             | stack_bodies("own", own, self._files)
+            | self._overdue.memory(t)
+            | ({"had-deadline": [np.ones(1, np.int64)]} if self._had_deadline else {})
         )
 
     def saved(self, t: int) -> None:
-        """Note that a checkpoint after round t is written: late parcels in both are done with.
-
-        Until then they take room, since neighbours do not keep more than that to send again.
-        """
-        for peer, count in self._held_once.items():
-            self._transport.cover(peer, count)
-        self._held_once = Counter(peer for round, peer in self._handed if round <= t)
-        self._handed = [(round, peer) for round, peer in self._handed if round > t]
+        """Note that a checkpoint after round t is written."""
+        self._overdue.saved(t)
 
     def files_needed(self) -> set[int]:
         """Return the numbers of files with rows that a neighbour may still need."""
         if self._files is None:
             return set()
-        bodies = [*self._log.bodies(), *self._own.values()]
+        bodies = [*self._log.bodies(), *self._own.values(), *self._overdue.bodies()]
         return {file.number for body in bodies if (file := self._files.of(body)) is not None}
 
     def exchange(
@@ -129,6 +127,8 @@ class SyncWire:
     ) -> ByteDelivery:
         """One parcel to each receiver, one from each sender."""
         self._close(tag, links)
+        if self._promised < tag[0] - 1 <= self._again:
+            self._promise_silence(tag[0] - 1)
         gone, known = self._journal.gone(tag), self._journal.at(tag)
         sources = links.src[links.dst == self._row].tolist()
         away = self._away.rows(tag, sources, decides=tag[0] > self._again)
@@ -204,7 +204,7 @@ class SyncWire:
         """
         here = {
             (self._rows[parcel.peer], (parcel.round, parcel.mix_index))
-            for _, parcel in self._overdue
+            for _, parcel in self._overdue.waiting()
         }
         gone = [
             (row, place)
@@ -240,6 +240,7 @@ class SyncWire:
                     missing, patience, self._roster_seen, patience < _LONG, enough - here
                 )
                 self._watch_roster()
+                self._make_room()
         found = [answers[wanted[row]] if row in wanted else _known(known, row, tag) for row in rows]
         for row, answer in zip(rows, found, strict=True):
             if row in wanted and not isinstance(answer, Parcel):
@@ -253,8 +254,11 @@ class SyncWire:
     def _check_missing(self, round: int, row: int, answer: Skipped | None) -> None:
         """Refuse to go on without what this row should have sent, where the rule needs it."""
         peer, name = self._peers[row], self._began.members[row].name
-        # An earlier process sent for later rounds what followed from what came in this one.
-        binding = self._first < round <= self._again and not self._plan.outlasts
+        # An earlier process sent for later rounds what followed from what came in this one. Without
+        # a deadline it may have come nowhere near: what it went on without is in the journal.
+        repeated = self._deadline is not None and self._first < round <= self._again
+        binding = repeated and not self._plan.outlasts
+        allowed = self._had_deadline or (answer is not None and answer.promised)
         if self._transport.closed("in", peer):
             self._plan.check_outlasts(name)
         elif (self._deadline is None or binding) and answer is None:
@@ -268,11 +272,12 @@ class SyncWire:
                 f"{name} is down, and round {round} needs it.{refused} Nothing is lost: start it, "
                 "then this peer again. With a deadline, rounds go on without those who are late."
             )
-        elif (self._deadline is None or binding) and not self._plan.outlasts:
+        elif (binding or not allowed) and not self._plan.outlasts:
             why = (
-                f"{name} no longer has what it sent for round {round}: this peer went back too "
-                f"far, to an old checkpoint, and {self._plan.rule} needs every message. Let all "
-                "begin anew: remove this run's folder below state."
+                f"{name} no longer has what it sent for round {round}, and {self._plan.rule} needs "
+                "every message: this peer went back too far, to an old checkpoint, or it has no "
+                "deadline where that one does. Let all begin anew: remove this run's folder below "
+                "state."
             )
             error = PeerError(why)
             self._transport.halt(error, "too_far_behind")
@@ -312,6 +317,17 @@ class SyncWire:
             self._roster_seen = version
             self.checkpoint_now()
 
+    def _make_room(self) -> None:
+        """Save what came late where it leaves none for what is awaited.
+
+        A neighbour far behind sends again all that was given up while there was a deadline.
+        """
+        if self._transport.crowded():
+            for row in self._rows.values():
+                self._overdue.collect(row, self._matters)
+            for _ in range(2):  # neighbours keep parcels for the older checkpoint too
+                self.checkpoint_now()
+
     def _late(
         self, tag: Tag, links: Links, known: list[Decision]
     ) -> tuple[tuple[LateBody, ...], list[Decision]]:
@@ -323,41 +339,33 @@ class SyncWire:
             return (), []
         wanted = {(decision.row, decision.of) for decision in known if decision.kind == "late"}
         sources = {
-            self._peers[links.src[link]]: int(link)
-            for link in np.flatnonzero(links.dst == self._row)
+            int(links.src[link]): int(link) for link in np.flatnonzero(links.dst == self._row)
         }
         seen = 0
         while True:
             asked = {row for row, _ in wanted} | {row for row, _ in self._own}
             self._newest = {row: self._last_of(row) for row in asked}
-            for peer in sources:
-                came = self._transport.late(peer)
-                kept = [(sources[peer], parcel) for parcel in came if self._matters(parcel)]
-                self._overdue += kept
-                if len(kept) < len(came):
-                    self._transport.cover(peer, len(came) - len(kept))
-            here = [(link, parcel) for link, parcel in self._overdue if parcel.mix_index == tag[1]]
-            there = {
-                (int(links.src[link]), (parcel.round, parcel.mix_index)) for link, parcel in here
+            for row in sources:
+                self._overdue.collect(row, self._matters)
+            here = {
+                (row, (parcel.round, parcel.mix_index)): parcel
+                for row, parcel in self._overdue.waiting()
+                if parcel.mix_index == tag[1]
             }
-            wanted = {each for each in wanted if each in there or self._may_come(*each)}
-            if wanted <= there:
+            wanted = {each for each in wanted if each in here or self._may_come(*each)}
+            if wanted <= here.keys():
                 break
             # An earlier process had them, so they are sent again.
             seen = self._transport.wait_for_arrivals(seen, 1.0)
         if known or tag[0] <= self._again:  # this round is repeated as it was done before
-            here = [
-                (link, p)
-                for link, p in here
-                if (int(links.src[link]), (p.round, p.mix_index)) in wanted
-            ]
-        self._overdue = [entry for entry in self._overdue if entry[1] not in [p for _, p in here]]
-        here.sort(key=lambda entry: (entry[0], entry[1].round))
-        self._handed += [(tag[0], parcel.peer) for _, parcel in here]
-        late = tuple(self._handed_over(int(links.src[link]), link, p) for link, p in here)
-        return late, [
-            Decision("late", *tag, int(links.src[link]), (p.round, p.mix_index)) for link, p in here
-        ]
+            here = {each: parcel for each, parcel in here.items() if each in wanted}
+        self._overdue.hand_over(tag[0], here)
+        chosen = sorted(here, key=lambda each: (sources[each[0]], each[1]))
+        late = tuple(
+            LateBody(place, sources[row], here[row, place].body, self._own.pop((row, place), None))
+            for row, place in chosen
+        )
+        return late, [Decision("late", *tag, row, place) for row, place in chosen]
 
     def _last_of(self, row: int) -> Tag:
         """The mixing whose parcel came last from a row, be it taken, late or of no use."""
@@ -383,9 +391,14 @@ class SyncWire:
             self._pushes or (self._rows[parcel.peer], (parcel.round, parcel.mix_index)) in self._own
         )
 
-    def _handed_over(self, row: int, link: int, parcel: Parcel) -> LateBody:
-        tag = (parcel.round, parcel.mix_index)
-        return LateBody(tag, link, parcel.body, self._own.pop((row, tag), None))
+    def _promise_silence(self, t: int) -> None:
+        """Say that nothing more comes of rounds up to t, where a deadline has been taken away.
+
+        Who waits without one would wait without end for what was held back before.
+        """
+        self._promised = t
+        if self._deadline is None and self._had_deadline:
+            self._transport.skip(t)
 
     def _crowded(self, row: int) -> bool:
         """Whether too much is under way to a row; without a deadline, wait until it is not."""
@@ -398,6 +411,7 @@ class SyncWire:
         if self._deadline is None:
             while not self._transport.settle([under_way[0]], _LONG, self._roster_seen):
                 self._watch_roster()
+                self._make_room()
             return False
         # What is sent again after a start is no sign of a slow neighbour: it gets one deadline to
         # acknowledge all of it.

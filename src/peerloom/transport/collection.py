@@ -61,14 +61,17 @@ class Collection:
         times = [edge.since + table.settings.wait for edge in edges if not edge.up]
         return min([self._end, *times, self._late if self._late > now else _NEVER]) - now
 
-    def ready(self) -> Callable[[], bool]:
+    def ready(self, interrupted: Callable[[], bool]) -> Callable[[], bool]:
         """A test whether an arrival makes another look worthwhile.
 
-        Where a peer was reported late, any arrival does; otherwise only the last one needed.
+        Where a peer was reported late, any arrival does; otherwise only the last one needed. So
+        does what lets the wait be `interrupted`.
         """
         missing, some, needed = self.open.copy(), bool(self._told), self._needed
 
         def worthwhile() -> bool:
+            if interrupted():
+                return True
             if some:
                 return not all(map(self._awaited, missing))
             if needed < len(missing):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -231,13 +232,12 @@ class Endpoint:
         """Wait until none of these, or with None nothing, is pending; False at the deadline.
 
         With `known`, the version of the roster that the caller knows, also False when there is a
-        newer one.
+        newer one, or when what came late is in the way (`crowded`).
         """
         table = self._table
 
         def over() -> bool:
-            news = known is not None and table.newest.version != known
-            return news or not self._pending(receipts)
+            return self._interrupted(known) or not self._pending(receipts)
 
         end = table.clock() + deadline_seconds
         with table.lock:
@@ -292,7 +292,8 @@ class Endpoint:
         """`take` for many at once: returns as soon as each is there, skipped or given up.
 
         With `known`, the version of the roster that the caller knows, it also returns when there
-        is a newer one, with the answers so far. With `paced`, a peer that is behind and catches up
+        is a newer one, or when what came late is in the way (`crowded`), with the answers so far.
+        With `paced`, a peer that is behind and catches up
         is given up at once. Once `enough` parcels are there, all others are given up.
         """
         self._send_batch()
@@ -303,9 +304,10 @@ class Endpoint:
                 self.raise_if_stopped()
                 lines = collection.look()
                 table.make_room()
-                news = known is not None and table.newest.version != known
+                news = self._interrupted(known)
                 if collection.open and not lines and not news:
-                    self._driver.wait(collection.patience(), collection.ready())
+                    ready = collection.ready(partial(self._interrupted, known))
+                    self._driver.wait(collection.patience(), ready)
             for peer, text in lines:
                 table.tell("late", peer, text)
             if not collection.open or news:
@@ -336,6 +338,15 @@ class Endpoint:
                 self._table.edges["in", peer].frames["stale"] += stale
                 self._table.make_room()
         self._driver.flush()
+
+    def crowded(self) -> bool:
+        """Whether what came late and is not covered leaves a peer no room for what is awaited."""
+        with self._table.lock:
+            return self._table.crowded()
+
+    def _interrupted(self, known: int | None) -> bool:
+        """Whether the caller that knows this version of the roster has something to do first."""
+        return known is not None and (self._table.newest.version != known or self._table.crowded())
 
     def late(self, peer: str) -> list[Parcel]:
         """What came after it was given up, in order, each once."""

@@ -110,7 +110,7 @@ class Inbox:
         if place in self._rounds:
             return self._rounds[place]
         if round <= self._skipped:
-            return Skipped(round)
+            return Skipped(round, promised=True)
         sender = self.last[0]
         if any(at > place and p.incarnation == sender for at, p in self._rounds.items()):
             return Skipped(round)

@@ -101,6 +101,13 @@ class LinkTable:
             if conversation.receiver is not None and conversation.receiver.blocks_sender():
                 self.wake(conversation.peer)
 
+    def crowded(self) -> bool:
+        """Whether late parcels of a peer that are not covered leave it no room. Hold the lock."""
+        return any(
+            inbox.uncovered and inbox.uncovered + len(inbox) >= self.settings.unsaved
+            for inbox in self.inboxes.values()
+        )
+
     def record(self, what: str, **facts: object) -> None:
         """Add a line to the history, if one is kept."""
         if self.history is not None:

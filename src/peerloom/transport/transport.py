@@ -72,7 +72,7 @@ class Transport(Protocol):
         """Wait until none of these, or with None nothing, is pending; False at the deadline.
 
         With `known`, the version of the roster that the caller knows, also False when there is a
-        newer one.
+        newer one, or when it is `crowded`.
         """
 
     def take(
@@ -96,11 +96,14 @@ class Transport(Protocol):
         """`take` for many at once: returns as soon as each is there, skipped or given up.
 
         With `known`, the version of the roster that the caller knows, it also returns when there
-        is a newer one: places without an answer are then left out, to be asked for again. With
-        `paced`, a peer that was given up before and is behind is given up at once where it has
-        done two rounds for each one here since then: it catches up without being waited for. Once
-        `enough` parcels are there, those that came first, all others are given up.
+        is a newer one, or when it is `crowded`: places without an answer are then left out, to be
+        asked for again. With `paced`, a peer that was given up before and is behind is given up at
+        once where it has done two rounds for each one here since then: it catches up without being
+        waited for. Once `enough` parcels are there, those that came first, all others are given up.
         """
+
+    def crowded(self) -> bool:
+        """Whether what came late and is not covered leaves a peer no room for what is awaited."""
 
     def late(self, peer: str) -> list[Parcel]:
         """What came after it was given up, in order, each once."""

@@ -156,9 +156,10 @@ class Parcel:
 
 
 class Skipped(NamedTuple):
-    """The peer said that it sends nothing for rounds up to this one."""
+    """Nothing comes for this round any more."""
 
     round: int
+    promised: bool = False  # the peer said so; else it sent something later in place of it
 
 
 class Wanted(NamedTuple):
