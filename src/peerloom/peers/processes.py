@@ -27,7 +27,7 @@ __all__ = ["context", "start_row"]
 def context() -> ForkServerContext:
     """What starts processes: one server that has loaded all that a peer needs, and forks."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["peerloom.peers.start"])
+    context.set_forkserver_preload(["peerloom.peers.forked"])
     return context
 
 
