@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from . import codecs as codecs
     from . import codecs as messages
-    from . import graphs, hosts, problems, schedules, testing, theory
+    from . import graphs, hosts, language, problems, schedules, testing, theory
     from . import rules as algorithms
     from . import rules as rules
     from .core import rates
@@ -28,6 +28,7 @@ _ROOMS = {
     "distributions": "peerloom.schedules.distributions",
     "graphs": "peerloom.graphs",
     "hosts": "peerloom.hosts",
+    "language": "peerloom.language",
     "laws": "peerloom.schedules.distributions",  # the former name
     "messages": "peerloom.codecs",  # the former name
     "problems": "peerloom.problems",
@@ -54,6 +55,7 @@ __all__ = [
     "graphs",
     "hosts",
     "iterate",
+    "language",
     "laws",
     "messages",
     "prepare_process",

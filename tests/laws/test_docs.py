@@ -13,6 +13,7 @@ from peerloom import core
 from peerloom.config import comparison_from
 from peerloom.core import Port
 from peerloom.datasets import CATALOGUE, locate
+from peerloom.language.text import TEXTS
 from peerloom.measures import DIAGNOSTICS, METRICS, OWN, TRAINING
 from peerloom.problems import DATA
 from peerloom.registry import build, signature
@@ -64,6 +65,14 @@ def test_the_task_of_the_page_on_training_learns(capsys):
     assert found[-1] > found[0] + 0.3
 
 
+def test_the_language_model_of_the_page_learns(capsys):
+    (code,) = blocks("docs/language-models.md", "python")
+    exec(compile(code, "language-models.md", "exec"), {})
+    before, after = map(float, re.findall(r"[\d.]+", capsys.readouterr().out))
+    assert before > 15
+    assert after < 5
+
+
 def test_the_page_on_training_names_every_setting_of_a_task():
     text = (ROOT / "docs" / "training.md").read_text()
     for name in signature(pl.problems.Task):
@@ -80,7 +89,7 @@ def test_the_page_on_data_names_every_public_data_set():
     text = (ROOT / "docs" / "data.md").read_text()
     for name, source in CATALOGUE.items():
         assert f"| `{name}` |" in text
-        assert name in DATA
+        assert name in {*DATA, *TEXTS}
         assert set(source.needs) <= set(CATALOGUE)
 
 

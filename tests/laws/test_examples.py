@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from peerloom.config import comparison_from, read_file
+from tests.builders import needs_data
 from tests.flower_environments import VERSIONS, python_of, why_missing
 
 pytestmark = pytest.mark.slow  # starts processes, or runs for long
@@ -74,6 +76,32 @@ def test_optimizers_that_talk_seldom_reach_as_much(tmp_path):
     megabytes = [sent for *_, sent in found.values()]
     assert megabytes == sorted(megabytes, reverse=True)
     assert found["DSGT"][2] > 30 * found["NoLoCo"][2]
+
+
+@needs_data("tinyshakespeare")
+def test_a_language_model_is_learnt_for_fewer_bytes(tmp_path):
+    said = run("peerloom run examples/language.toml", tmp_path, "--out", "out", "--json")
+    found = {one["label"]: one["figures"] for one in json.loads(said)["final"]}
+    assert list(found) == ["DSpodFL", "DSGT", "LocalAdamW", "NoLoCo"]
+    perplexity, sent = (
+        [one[name]["median"] for one in found.values()] for name in ("mean_perplexity", "bytes")
+    )
+    assert max(perplexity) < 18  # a guess by the letters' frequencies has 28
+    assert max(perplexity[2:]) < min(perplexity[:2])
+    assert sent[1] > sent[0] > 9 * sent[2] > 30 * sent[3]
+    assert "perplexity, averaged model" in (tmp_path / "out" / "report.html").read_text()
+
+
+@needs_data("tinyshakespeare")
+def test_the_long_form_is_the_same_comparison():
+    forms = [
+        comparison_from(read_file(EXAMPLES / f"{name}.toml")).experiments
+        for name in ("language", "language_long")
+    ]
+    for short, long in zip(*forms, strict=True):
+        assert type(short.algorithm) is type(long.algorithm)
+        assert long.rounds == 10 * short.rounds
+        assert long.problem.n > 3 * short.problem.n
 
 
 def test_the_own_rule_passes_the_contract_and_learns(tmp_path):

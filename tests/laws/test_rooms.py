@@ -22,7 +22,7 @@ FLOORS = [
     {"core", "transport"},
     {"datasets"},
     SIBLINGS,
-    {"experiment", "hosts"},
+    {"experiment", "hosts", "language"},
     {"registry"},
     {"config"},
     {"runtime"},

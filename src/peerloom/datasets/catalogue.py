@@ -231,6 +231,21 @@ _SOURCES = (
         suffix=".gz",
         needs=("mnist",),
     ),
+    Source(
+        "tinyshakespeare",
+        "40,000 lines of Shakespeare's plays, 1,115,394 letters of 65 kinds (Karpathy, 2015)",
+        "none stated; the plays are in the public domain",
+        (
+            Item(
+                "input.txt",
+                1_115_394,
+                "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+            ),
+        ),
+        ("tinyshakespeare",),
+        ("https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/",),
+        1.1,
+    ),
 )
 
 CATALOGUE: dict[str, Source] = {source.name: source for source in _SOURCES}
