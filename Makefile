@@ -50,8 +50,8 @@ $(BIN)/python:
 	$(PIP) --editable .
 	touch $@
 
-.venv/.installed-for-tests: .venv/.installed $(wildcard tests/hosts/flower-*.txt)
+.venv/.installed-for-tests: .venv/.installed $(wildcard tests/hosts/flower-*.txt tests/language/peft-*.txt)
 	@echo "Installing what the tests need ..."
 	$(PIP) --editable '.[test]'
-	$(BIN)/python -m tests.flower_environments
+	$(BIN)/python -m tests.environments
 	touch $@

@@ -15,6 +15,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Tests compute with torch before an engine could ask for this; see peerloom.prepare_process.
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
+# What needs a framework is collected only where that is installed: see `tests/environments.py`.
+_NEEDED = {"hosts/in_flower/*": "flwr", "language/in_peft/*": "peft"}
+collect_ignore_glob = [tests for tests, package in _NEEDED.items() if not find_spec(package)]
+
 # Data sets and the papers' texts may lie beside the repository.
 _BESIDE = Path(__file__).parents[2] / "shared"
 for _name, _folder in {"PEERLOOM_DATA": "data", "PEERLOOM_PAPERS": "papers"}.items():

@@ -70,7 +70,7 @@ EXTRAS = {
     for name, lines in PROJECT["optional-dependencies"].items()
     if name not in ("all", "test")
 }
-APART = ("flower",)  # in environments of their own: see `tests/flower_environments.py`
+APART = ("flower", "peft")  # in environments of their own: see `tests/environments.py`
 GONE = {"joblib", "pandas", "sklearn", "threadpoolctl"}
 OPTIONAL = GONE | {MODULES.get(name, name) for names in EXTRAS.values() for name in names}
 

@@ -12,7 +12,7 @@ import pytest
 
 from peerloom.config import comparison_from, read_file
 from tests.builders import needs_data
-from tests.flower_environments import VERSIONS, python_of, why_missing
+from tests.environments import named, python_of, why_missing
 
 pytestmark = pytest.mark.slow  # starts processes, or runs for long
 
@@ -21,16 +21,18 @@ EXAMPLES = ROOT / "examples"
 PAGE = (EXAMPLES / "README.md").read_text()
 
 
-def run(command, folder, *more, python=sys.executable):
+def run(command, folder, *more, python=sys.executable, code=0):
     """Run a command of the page, from the repository's folder where the page has it run."""
     assert f"`{command}`" in PAGE
     words = [*command.replace("examples/", f"{EXAMPLES}/").split(), *more]
+    if words[0] == "peerloom" and python != sys.executable:
+        words[:1] = [python, "-m", "peerloom"]  # other environments have no such script
     environment = {**os.environ, "PATH": f"{Path(python).parent}:{os.environ['PATH']}"}
     done = subprocess.run(
         words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=240
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr if code else done.stdout
 
 
 def four_free_ports():
@@ -131,11 +133,11 @@ def test_a_loss_of_ones_own_is_learnt_together(tmp_path):
     assert min(found["alone"][1:]) < 0.5  # sites that never saw full hours
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_flower_app_learns_together_what_its_clients_do_not_know_alone(version, tmp_path):
-    if missing := why_missing(version):
+@pytest.mark.parametrize("flower", named("flower"))
+def test_a_flower_app_learns_together_what_its_clients_do_not_know_alone(flower, tmp_path):
+    if missing := why_missing(flower):
         pytest.skip(missing)
-    said = run("python examples/flower_app.py", tmp_path, python=python_of(version))
+    said = run("python examples/flower_app.py", tmp_path, python=python_of(flower))
     found = {
         name: tuple(map(float, numbers))
         for name, *numbers in re.findall(r"(\w+): error ([\d.]+) -> ([\d.]+)", said)
@@ -156,6 +158,30 @@ def test_the_segmentation_runs_and_shows_its_metric(tmp_path):
     page = (tmp_path / "out" / "report.html").read_text()
     assert "iou of own models, mean" in page
     assert "iou, averaged model" in page
+
+
+@pytest.mark.parametrize("peft", named("peft"))
+@needs_data("tinyshakespeare")
+def test_adapters_are_tuned_as_well_as_with_all_data_in_one_place(peft, tmp_path, monkeypatch):
+    if missing := why_missing(peft):
+        pytest.skip(missing)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    python = python_of(peft)
+    refused = run(
+        "peerloom --path examples/ run examples/lora.toml", tmp_path, python=python, code=4
+    )
+    assert "Train the base: python examples/lora.py pretrain" in refused
+    run("python examples/lora.py pretrain", tmp_path, "--steps", "300", python=python)
+    said = run("python examples/lora.py compare", tmp_path, python=python)
+    found = {
+        name: tuple(map(float, numbers))
+        for name, *numbers in re.findall(r"(\w+): held-out loss ([\d.]+) -> ([\d.]+)", said)
+    }
+    assert found["apart"][1] < 1.03 * found["pooled"][1] < 0.7 * found["pooled"][0]
+    assert float(re.search(r"misses ([\d.e-]+) of the mean adapter", said)[1]) < 0.01
+    words = ("--set", "rounds=2", "--out", "out")
+    run("peerloom --path examples/ run examples/lora.toml", tmp_path, *words, python=python)
+    assert (tmp_path / "out" / "report.html").exists()
 
 
 def test_three_sites_train_and_export_their_models(tmp_path):

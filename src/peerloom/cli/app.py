@@ -23,6 +23,7 @@ from .options import (
     Json,
     Kind,
     Out,
+    Peft,
     Seed,
     Set,
 )
@@ -258,18 +259,25 @@ def report(
 def export(
     run: Annotated[Path, typer.Argument(help="The folder of one run.")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="The file to write.")
-    ] = Path("model.safetensors"),
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="The file to write, model.safetensors by default; with --peft a folder, adapter.",
+        ),
+    ] = None,
     row: Annotated[
         int | None,
         typer.Option(help="This client's model, from 0. By default the mean of all clients'."),
     ] = None,
+    peft: Peft = False,
     as_json: Json = False,
 ) -> None:
     """Write the model of a run to a safetensors file, with the names of its nn.Module."""
     from .export import export_command
 
-    export_command(run, output, row, as_json)
+    export_command(run, output, row, peft, as_json)
 
 
 @data.command("list")

@@ -1,4 +1,4 @@
-"""`peerloom export`: the model of a run as a safetensors file."""
+"""`peerloom export`: the model of a run as a safetensors file, or its adapters as a folder."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from ..runs import RunFolder
 from ..runs.export import export_run, has_statistics
 from .console import show
 
-__all__ = ["describe_export", "export_command"]
+__all__ = ["describe_export", "export_command", "target"]
 
 
-def export_command(folder: Path, file: Path, row: int | None, as_json: bool) -> None:
+def target(output: Path | None, peft: bool) -> Path:
+    """Where to write, if nothing is said."""
+    return output or Path("adapter" if peft else "model.safetensors")
+
+
+def export_command(
+    folder: Path, output: Path | None, row: int | None, peft: bool, as_json: bool
+) -> None:
     """Write the model and say what it is."""
-    run = RunFolder(folder)
-    about = export_run(run, file, row)
+    run, file = RunFolder(folder), target(output, peft)
+    about = export_run(run, file, row, peft)
     show({"file": str(file), **about}, describe_export(file, run.experiment(), about), as_json)
 
 

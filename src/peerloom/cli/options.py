@@ -20,6 +20,7 @@ __all__ = [
     "Json",
     "Kind",
     "Out",
+    "Peft",
     "Seed",
     "Set",
 ]
@@ -45,6 +46,12 @@ Out = Annotated[
     Path | None,
     typer.Option(
         "--out", metavar="DIR", help="Where to keep the runs. By default a new folder below runs/."
+    ),
+]
+Peft = Annotated[
+    bool,
+    typer.Option(
+        "--peft", help="Write the model's adapters as PEFT does, for PeftModel.from_pretrained."
     ),
 ]
 

@@ -1,5 +1,7 @@
-"""Models of language: next-token loss, perplexity, texts, a small transformer."""
+"""Models of language: next-token loss, perplexity, texts, a small transformer, adapters."""
 
+from .adapters import cross_term, with_adapters, write_adapter
+from .base import mapped, write_weights
 from .characters import characters
 from .likelihood import Perplexity, next_token
 from .text import Windows, encoded, pieces, tinyshakespeare
@@ -10,8 +12,13 @@ __all__ = [
     "Transformer",
     "Windows",
     "characters",
+    "cross_term",
     "encoded",
+    "mapped",
     "next_token",
     "pieces",
     "tinyshakespeare",
+    "with_adapters",
+    "write_adapter",
+    "write_weights",
 ]

@@ -19,9 +19,12 @@ __all__ = ["export_peer"]
 
 
 def export_peer(
-    home: Home, file: Path, run: str = "", code: Loader | None = None
+    home: Home, file: Path, run: str = "", code: Loader | None = None, peft: bool = False
 ) -> tuple[Experiment, dict[str, str]]:
-    """Write the model of the newest checkpoint; return the experiment and the file's metadata."""
+    """Write the model of the newest checkpoint; return the experiment and the file's metadata.
+
+    With `peft`, `file` becomes a folder with its adapters.
+    """
     folder = _run(home, run)
     with loading_code_by(code or SiteCode(home.folder)):
         exp = only_experiment(folder / "experiment.toml", _experiment(folder))
@@ -31,7 +34,7 @@ def export_peer(
             f"{folder} has no checkpoint that can be read: the peer has not trained there yet."
         )
     facts = {"round": str(found[0].t), "rounds": str(exp.rounds), "model": f"peer {home.name}"}
-    return exp, write_model(file, exp, found[0].state["x"][0], facts)
+    return exp, write_model(file, exp, found[0].state["x"][0], facts, peft)
 
 
 def _experiment(folder: Path) -> bytes:

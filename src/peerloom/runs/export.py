@@ -1,7 +1,8 @@
-"""Trained models as safetensors files, with the names of their nn.Module."""
+"""Trained models as safetensors files, with the names of their nn.Module; adapters as PEFT's."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from .. import __version__
 from ..config import spec_hash
 from ..core import ConfigError, DataError, masses, mean_model
 from ..experiment import Experiment
+from ..language import write_adapter
 from ..problems import Classification, Task
 from ..problems.layout import RowLayout, trainable
 from .store import RunFolder
@@ -27,16 +29,24 @@ def named_tensors(exp: Experiment, x: NDArray[np.floating]) -> dict[str, Tensor]
     Buffers and frozen parameters are as the module makes them: peers do not train them (see
     `has_statistics`).
     """
+    module = _module(exp, x)
+    if module is None:
+        return {"x": torch.from_numpy(np.array(x))}
+    return {
+        name: tensor.detach().clone().contiguous() for name, tensor in module.state_dict().items()
+    }
+
+
+def _module(exp: Experiment, x: NDArray[np.floating]) -> nn.Module | None:
+    """The module of a model, in the run's type; None where the problem has none."""
     row, problem = torch.from_numpy(np.array(x)), exp.problem
     if not isinstance(problem, Classification | Task):
-        return {"x": row}
+        return None
     module = problem.module(exp.seed)
     if not isinstance(problem, Task) or problem.precision == "run":
         module = module.to(row.dtype)
     RowLayout(module).load(row, trainable(module).values())
-    return {
-        name: tensor.detach().clone().contiguous() for name, tensor in module.state_dict().items()
-    }
+    return module
 
 
 def has_statistics(exp: Experiment) -> bool:
@@ -53,9 +63,12 @@ def has_statistics(exp: Experiment) -> bool:
 
 
 def write_model(
-    file: Path, exp: Experiment, x: NDArray[np.floating], facts: dict[str, str]
+    file: Path, exp: Experiment, x: NDArray[np.floating], facts: dict[str, str], peft: bool = False
 ) -> dict[str, str]:
-    """Write a model with what is known of it; return the metadata of the file."""
+    """Write a model with what is known of it; return the metadata of the file.
+
+    With `peft`, `file` becomes a folder with the model's adapters, as PEFT reads them.
+    """
     about = {
         "format": "pt",  # what other libraries look for
         "peerloom": __version__,
@@ -65,14 +78,21 @@ def write_model(
         **facts,
     }
     file.parent.mkdir(parents=True, exist_ok=True)
-    save_file(named_tensors(exp, x), file, metadata=about)
+    if peft:
+        write_adapter(_module(exp, x), file)
+        (file / "peerloom.json").write_text(json.dumps(about, indent=2) + "\n")
+    else:
+        save_file(named_tensors(exp, x), file, metadata=about)
     return about
 
 
-def export_run(folder: RunFolder, file: Path, row: int | None) -> dict[str, str]:
+def export_run(
+    folder: RunFolder, file: Path, row: int | None, peft: bool = False
+) -> dict[str, str]:
     """Export the model of a run folder after its last saved round.
 
-    It is that of one client, `row`, or the averaged model of all clients.
+    It is that of one client, `row`, or the averaged model of all clients; `peft` as in
+    `write_model`.
     """
     exp, at = folder.experiment(), folder.checkpoint()
     if at is None:
@@ -91,4 +111,5 @@ def export_run(folder: RunFolder, file: Path, row: int | None) -> dict[str, str]
         exp,
         mean if row is None else x[row],
         {"round": str(at.t), "rounds": str(exp.rounds), "model": who},
+        peft,
     )

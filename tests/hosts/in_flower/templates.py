@@ -15,7 +15,7 @@ import torch
 
 import peerloom as pl
 from peerloom.problems import DATA
-from tests.flower_environments import VERSIONS, packages_of
+from tests.environments import named, packages_of
 
 # Kind of template: the files of its app, the one that loads data, and how its server begins.
 FILES = {
@@ -30,7 +30,9 @@ _LIBRARIES = {"flwr_datasets", "torchvision"}
 
 def templates():
     """The folder of an installed Flower that still brings templates."""
-    places = [packages_of(each) / "flwr" / "cli" / "new" / "templates" / "app" for each in VERSIONS]
+    places = [
+        packages_of(each) / "flwr" / "cli" / "new" / "templates" / "app" for each in named("flower")
+    ]
     return next(place for place in places if place.is_dir())
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from ..console import err, show, tell
-from ..options import Deadline, Enough, Free, Json
+from ..options import Deadline, Enough, Free, Json, Peft
 from .shared import HERE, Folder, Proxy, Wrapped, show_unwrapped
 
 __all__ = ["export", "overview", "start", "status", "stop"]
@@ -200,24 +200,28 @@ def stop(
 
 
 def export(
-    file: Annotated[Path, typer.Argument(help="The safetensors file to write.")] = Path(
-        "model.safetensors"
-    ),
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The file to write, model.safetensors by default; with --peft the folder, adapter."
+        ),
+    ] = None,
     run: Annotated[
         str,
         typer.Option(
             metavar="RUN", help="Which run, by the start of its name; needed if there are many."
         ),
     ] = "",
+    peft: Peft = False,
     folder: Folder = HERE,
     as_json: Json = False,
 ) -> None:
     """Write the model of this peer's last checkpoint to a safetensors file, without a network."""
     from ...peers.export import export_peer
     from ...transport import Home
-    from ..export import describe_export
+    from ..export import describe_export, target
 
-    home = Home.open(folder)
-    exp, about = export_peer(home, file, run)
-    home.audit.note("export", file=str(file), **about)
-    show_unwrapped({"file": str(file), **about}, describe_export(file, exp, about), as_json)
+    home, to = Home.open(folder), target(file, peft)
+    exp, about = export_peer(home, to, run, peft=peft)
+    home.audit.note("export", file=str(to), **about)
+    show_unwrapped({"file": str(to), **about}, describe_export(to, exp, about), as_json)
