@@ -72,6 +72,11 @@ def task(clients: int, base: str = "", rank: int = 4, batch: int = 8) -> Task:
     )
 
 
+def left() -> tuple[tuple[int, int], ...]:
+    """Where every A lies in a row, for the rule Alternating."""
+    return task(clients=8).spans("lora_A")
+
+
 def pretrain(steps: int, file: Path) -> float:
     """Train the base from nothing and write its weights; its loss at the end."""
     torch.manual_seed(0)

@@ -7,6 +7,7 @@ from peerloom.rules import RULES
 EVERY = {name: {"lr": 0.05} for name in RULES} | {
     "Depositum": {"alpha": 0.05, "beta": 0.5, "gamma": 0.4, "nesterov": True},
     "AcceleratedDSMT": {"lr": 0.05, "modulus": 0.6},
+    "Alternating": {"rule": RULES["DSGT"](lr=0.05), "first": ((0, 2),)},
     "Chebyshev": {"rule": RULES["DSGT"](lr=0.05), "K": 3, "modulus": 0.7},
     "BEER": {"lr": 0.05, "gamma": 0.3},
     "DiLoCo": {"lr": 0.02, "K": 3},

@@ -155,6 +155,8 @@ class Experiment:
                     f"{self.name} needs one common first model, but the rows of x0 differ. "
                     "Give x0 as one vector or as equal rows, or leave it out."
                 )
+        if hasattr(self.algorithm, "check_row") and not getattr(self.problem, "stands_in", False):
+            self.algorithm.check_row(self.problem.n)
         h = getattr(self.problem, "h", None)
         regularised = h not in (None, Zero())
         if regularised and not self.algorithm.needs.prox:

@@ -31,6 +31,7 @@ NEEDED = {
     "edges": [[0, 1], [0, 2], [1, 2]],
     "eta": 0.5,
     "features": 4,
+    "first": [[0, 2]],
     "fraction": 0.5,
     "gamma": 0.5,
     "graph": {"name": "ring", "clients": 4},

@@ -16,7 +16,8 @@ from peerloom.testing import check_rule
 from tests.every_rule import EVERY
 
 NAMES = """
-AB ANQNIDS AcceleratedDSMT BEER CHOCO Chebyshev CooperativeSGD D2 DAdam DCD DFedAvg DFedAvgM DFedSAM
+AB ANQNIDS AcceleratedDSMT Alternating BEER CHOCO Chebyshev CooperativeSGD D2 DAdam DCD DFedAvg
+DFedAvgM DFedSAM
 DGD DSGD DSGT DSMT DSpodFL Depositum DiLoCo DistributedSGD EXTRA EpidemicLearning FedADMM FedAvg
 FedDR FedDualAvg FedMiD GossipPushPull HLSGD KGT LocalAdamW LocalSGD LocalSGDM MLLSGD NIDS NoLoCo
 PMGTSVRG PaME PairwiseGossip PeriodicGT ProxGT ProxGTSRE ProxGTSRO PushDIGing PushPull

@@ -19,6 +19,8 @@ from tests.every_rule import EVERY
 # What else a rule must be given for a setting to have a say, and values that it can have.
 GIVEN = {("Depositum", "h_scale"): {"beta": 0.5}, ("SQuARM", "growth"): {"c": 100.0}}
 VALUES = {
+    ("Alternating", "first"): ((1, 3),),
+    ("Alternating", "rule"): RULES["DSGT"](lr=0.02),
     ("Chebyshev", "rule"): RULES["DSGT"](lr=0.02),
     ("DFedAvg", "period"): "D",
     ("Depositum", "h_scale"): "beta",

@@ -13,7 +13,7 @@ from peerloom import graphs
 from peerloom.codecs import Coordinates, Dense, Quantised, RandK, Sign, TopK
 from peerloom.core import ConfigError, InverseSqrt
 from peerloom.rules import CHOCO, RULES, DSpodFL, LocalAdamW, ProxGT
-from peerloom.runtime import Flat, iterate
+from peerloom.runtime import Flat, iterate, trace
 from peerloom.schedules import (
     Bernoulli,
     Epidemic,
@@ -52,7 +52,7 @@ def tiny(name, **changes):
         constant = isinstance(given[step], int | float)
         given[step] = TINY if constant else InverseSqrt(TINY, 20)
     given |= {"PaME": {"sigma": 1 / TINY}, "SQuARM": {"c": 0.0}}.get(name, {}) | changes
-    if name == "Chebyshev":  # the step is that of the rule within
+    if "rule" in given:  # the step is that of the rule within
         given["rule"] = tiny(type(given["rule"]).__name__)
     return RULES[name](**given)
 
@@ -103,10 +103,11 @@ def test_where_links_never_vary_the_rate_is_that_of_the_rules_own_map(name, wher
     schedule = {"schedule": HubRounds(tau=2, q=3)} if where == "hubs" else {}
     try:
         exp = far_apart(GRAPHS[where], tiny(name), **schedule)
-        found = is_as_predicted(exp)
+        draws = trace(exp.algorithm).draws
+        found = is_as_predicted(exp, seeds=range(500, 540) if draws else ())
     except ConfigError:
         return  # the rule is not for such a graph
-    assert found.how == "exact"
+    assert found.how == ("drawn" if draws else "exact")
 
 
 def test_every_rule_is_for_one_of_the_graphs():

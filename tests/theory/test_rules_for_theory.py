@@ -18,11 +18,11 @@ from tests.every_rule import EVERY
 GRAPH = graphs.from_edges(6, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 3)])
 
 # Rules whose models are not simply mixed without gradients: with memory, with momentum, shrunk by
-# weight decay, by differences from copies, by ratios of pushed mass, by a polynomial of W, or over
-# hubs.
+# weight decay, by differences from copies, by ratios of pushed mass, by a polynomial of W, over
+# hubs, or half of each row at a time.
 OTHERWISE = {
-    "ANQNIDS", "AcceleratedDSMT", "BEER", "CHOCO", "Chebyshev", "D2", "DCD", "DiLoCo",
-    "DistributedSGD", "EXTRA", "FedADMM", "FedAvg", "FedDR", "FedDualAvg", "FedMiD",
+    "ANQNIDS", "AcceleratedDSMT", "Alternating", "BEER", "CHOCO", "Chebyshev", "D2", "DCD",
+    "DiLoCo", "DistributedSGD", "EXTRA", "FedADMM", "FedAvg", "FedDR", "FedDualAvg", "FedMiD",
     "GossipPushPull", "HLSGD", "LocalAdamW", "LocalSGD", "MLLSGD", "NIDS", "NoLoCo",
     "PushDIGing", "QuantisedDFedAvgM", "SGP", "SQuARM", "SubgradientPush",
 }  # fmt: skip

@@ -38,6 +38,7 @@ COMPRESSED: dict[str, tuple[Codec, ...]] = {
 }
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "AcceleratedDSMT": {"lr": LR, "modulus": 0.8},
+    "Alternating": {"rule": DGD(lr=LR), "first": ((0, 10),)},
     "Chebyshev": {"rule": DGD(lr=LR), "K": 2, "modulus": 0.8},
     "Depositum": {"alpha": LR, "beta": 0.5, "gamma": 0.5},
     "DiLoCo": {"lr": LR, "K": 5},

@@ -75,7 +75,8 @@ class Rule(Protocol):
     rule may say whose theorems speak of it: `family`, a class variable. And for measures `mass`,
     the field of its state by which rows count in the averaged model, where they do not count alike
     (a class variable; see `mean_model`), and `objective`: "samples" where what it minimises is the
-    mean over all samples, and not over clients (a class variable).
+    mean over all samples, and not over clients (a class variable). A rule whose settings are for
+    rows of some length has a method `check_row(n)`, which refuses others.
     """
 
     needs: ClassVar[Requirements]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
+
+from ..core import ConfigError, nearest
 
 __all__ = ["RowLayout", "trainable"]
 
@@ -39,6 +42,24 @@ class RowLayout:
         """A hash of names and shapes, in their order."""
         text = "\n".join(f"{name} {tuple(shape)}" for name, shape in self._shapes.items())
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def spans(self, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
+        """Where parameters lie whose names have one of these words between dots."""
+        ends = [*accumulate(self.sizes)]
+        found = list[tuple[int, int]]()
+        for word in words:
+            if not any(word in name.split(".") for name in self._shapes):
+                parts = {part for name in self._shapes for part in name.split(".")}
+                raise ConfigError(
+                    f"No trained parameter has '{word}' in its name. {nearest(word, parts)}"
+                )
+        for name, size, end in zip(self._shapes, self.sizes, ends, strict=True):
+            if not set(words).isdisjoint(name.split(".")):
+                start = end - size
+                if found and found[-1][1] == start:
+                    start = found.pop()[0]
+                found.append((start, end))
+        return tuple(found)
 
     def views(self, x: Tensor) -> dict[str, Tensor]:
         """Rows x [k, n] as parameters by name [k, ...], sharing their memory."""

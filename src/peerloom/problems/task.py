@@ -161,6 +161,15 @@ class Task:
                 )
         return found.hexdigest()
 
+    def spans(self, *words: str) -> tuple[tuple[int, int], ...]:
+        """Where the parameters lie in a row whose names have one of these words between dots.
+
+        >>> net = Task(lambda: nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)), print, ((),))
+        >>> net.spans("0"), net.spans("bias")
+        (((0, 9),), ((6, 9), (12, 13)))
+        """
+        return self._layout.spans(words)
+
     def start(self, seed: int) -> Tensor:
         """The trainable parameters as the model initialises them, one start for all clients."""
         return RowLayout.row_of(self.module(seed))

@@ -1,6 +1,7 @@
 """The algorithms, one per equation. They see the port and nothing else."""
 
 from ..core import REGISTERED, Rule
+from .alternating import Alternating
 from .chebyshev import Chebyshev
 from .compressed import ANQNIDS, BEER, CHOCO, DCD, SQuARM
 from .corrected import D2, EXTRA, NIDS
@@ -37,6 +38,7 @@ __all__ = [
     "RULES",
     "SGP",
     "AcceleratedDSMT",
+    "Alternating",
     "Chebyshev",
     "CooperativeSGD",
     "DAdam",

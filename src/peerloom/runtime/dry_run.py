@@ -73,6 +73,8 @@ class Trace:
     """Gradients on all samples of a client which computes, in a round."""
     idle: int = 0
     """Gradients that a client takes although it does not compute."""
+    draws: bool = False
+    """Whether the rule draws numbers of its own, so that no round is like another."""
 
 
 def trace(rule: Rule) -> Trace:
@@ -96,7 +98,8 @@ def trace(rule: Rule) -> Trace:
         )
         for field in small.state._fields
     }
-    return Trace(type(small.state), widths, tuple(mixings), *small.work, sum(idle.work))
+    kept = type(small.state), widths, tuple(mixings)
+    return Trace(*kept, *small.work, sum(idle.work), small.draws)
 
 
 class _Seen(NamedTuple):
@@ -105,6 +108,7 @@ class _Seen(NamedTuple):
     state: Any  # the last one
     mixings: dict[int, tuple[str, list[Offer]]]  # by index within the round
     work: tuple[int, int]  # of a client in a round: batches, gradients on all samples
+    draws: bool
 
 
 def _dry_run(rule: Rule, n: int, computes: bool = True) -> _Seen:
@@ -118,7 +122,7 @@ def _dry_run(rule: Rule, n: int, computes: bool = True) -> _Seen:
     session = Session(exp, port)
     for _ in session:
         pass
-    return _Seen(session.state, port.mixings, port.work)
+    return _Seen(session.state, port.mixings, port.work, port.drew)
 
 
 def _smallest(rule: Rule) -> Network:
@@ -151,13 +155,14 @@ def _width(name: str, small: int, large: int) -> Width:
 
 
 class _TracingPort(RowPort):
-    """A port that notes every mixing by its index within the round, and the gradients of it."""
+    """A port that notes a round's mixings by their index, its gradients, and whether it draws."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self.mixings: dict[int, tuple[str, list[Offer]]] = {}
         self._round = (-1, 0)  # and how many mixings it had so far
         self._work = (-1, 0, 0)  # and its gradients: on batches, on all samples
+        self.drew = False
 
     def constant(self, per_client: ArrayLike) -> Tensor:
         """The first client's constant for all: this network has fewer clients than the run's."""
@@ -176,6 +181,11 @@ class _TracingPort(RowPort):
         of_all = batch == "all"
         self._work = (self.t, batches + (some and not of_all), whole + (some and of_all))
         return super().grad(x, v, batch)
+
+    def uniform(self, stream: str, shared: bool = False) -> Tensor:
+        """Draw, and note it."""
+        self.drew = True
+        return super().uniform(stream, shared)
 
     def mix(self, *offers: Offer | Compressed | Tensor, over: str = "peers") -> Any:
         """Mix, and note what was offered."""

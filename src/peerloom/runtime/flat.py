@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +20,9 @@ class Flat:
     `kick` [clients, n] are gradients of the first round only: they part the models of rules that
     want all of them to start from one.
     """
+
+    # For a problem whose rows have another length: settings that are for that length stay unused.
+    stands_in: ClassVar[bool] = True
 
     def __init__(self, n: int, kick: ArrayLike | None = None, rows: int = 0) -> None:
         self.n, self.batches = n, np.ones(rows, np.int64)  # all data of a row are one batch

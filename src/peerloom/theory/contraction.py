@@ -79,7 +79,7 @@ def contraction(exp: Experiment, rates: ActivityRates, *, quick: bool = False) -
     """The contraction of an experiment's rule on its network, under its schedule.
 
     The rule is asked how it mixes. Exact where it mixes by the links' weights and these are
-    independent coins, or where links do not vary, whatever the rule; else as they were drawn.
+    independent coins, or where neither links nor the rule vary; else as they were drawn.
     """
     mixing = mixing_of(exp, rates)
     if mixing.unknown is not None:
@@ -92,7 +92,8 @@ def contraction(exp: Experiment, rates: ActivityRates, *, quick: bool = False) -
     if rounds < 1:
         return replace(found, drawn=1.0)
     found = replace(found, drawn=drawn_rate(mixing, rounds, period))
-    if not _steady(rates) or exp.message.fit not in ("whole", "rounded"):
+    by_chance = mixing.still.draws or exp.message.fit not in ("whole", "rounded")
+    if by_chance or not _steady(rates):
         return replace(found, lasting=typical_rate(mixing, rounds, period, quick=quick))
     if found.per_round is not None and (exp.graph.hubs or exp.graph.peers.symmetric):
         return replace(found, lasting=found.per_round)  # the worst round is like any other

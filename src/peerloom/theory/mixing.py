@@ -58,7 +58,7 @@ def mixing_of(exp: Experiment, rates: ActivityRates) -> Mixing:
     whole = asked.under(replace(exp, message=Dense()))
     if exp.message.fit == "rounded":  # hardly: it was found to be linear
         asked = whole
-    return Mixing(asked, None, _times(whole, rounds))
+    return Mixing(asked, None, None if asked.draws else _times(whole, rounds))
 
 
 def rounds_to_ask(exp: Experiment, rates: ActivityRates) -> int:

@@ -47,6 +47,7 @@ class Still:
     def __init__(self, exp: Experiment) -> None:
         found = trace(exp.algorithm)
         self.exp, self.clients, self.mixings = exp, exp.graph.clients, len(found.mixings)
+        self.draws = found.draws
         self._fields = tuple(found.widths)
         self._wide = tuple(name for name, width in found.widths.items() if tuple(width) == (1, 0))
         self.plain = all(width.slope == 0 or width == (1, 0) for width in found.widths.values())

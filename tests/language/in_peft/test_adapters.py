@@ -182,6 +182,24 @@ def test_averaging_factors_misses_what_plain_loops_say(base):
         cross_term(whole := replace(problem, model=network), whole.start(0)[None])
 
 
+def test_the_factors_of_adapters_are_trained_in_turn(base):
+    problem = task(base)
+    first = problem.spans("lora_A")
+    assert sum(end - start for start, end in first + problem.spans("lora_B")) == problem.n
+    rule = pl.rules.Alternating(pl.rules.LocalAdamW(lr=0.02), first)
+    exp = pl.Experiment(pl.graphs.ring(4), problem, rule, rounds=6, seed=3)
+    mask, moved, before = torch.zeros(problem.n, dtype=torch.bool), set(), None
+    for start, end in first:
+        mask[start:end] = True
+    for snapshot in pl.iterate(exp):
+        if before is not None:
+            changed = (snapshot.x != before).any(dim=0)
+            assert not changed[mask].any() or not changed[~mask].any()
+            moved.add(bool(changed[mask].any()))
+        before = snapshot.x.clone()
+    assert moved == {True, False}
+
+
 # -- what is refused
 
 
