@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from ..core import DataError
+from ..core import ConfigError, DataError
 
 __all__ = ["mapped", "write_weights"]
 
@@ -27,9 +27,8 @@ def write_weights(module: nn.Module, file: Path) -> None:
 def mapped(make: Callable[[], nn.Module], file: Path, remedy: str) -> nn.Module:
     """The module that `make` makes, with the frozen weights of a file, which stay in the file.
 
-    The system holds one copy for all processes that map it. Weights take no memory before, either;
-    the module must not fill buffers that it does not save. `remedy` is what to do where the file
-    is missing or another module's.
+    The system holds one copy for all processes that map it. Weights take no memory before, either.
+    `remedy` is what to do where the file is missing or another module's.
     """
     if not file.is_file():
         raise DataError(f"There are no weights in {file}. {remedy}")
@@ -43,4 +42,9 @@ def mapped(make: Callable[[], nn.Module], file: Path, remedy: str) -> nn.Module:
         raise DataError(
             f"{file} does not hold the weights of {type(module).__name__}: {what}. {remedy}"
         ) from error
+    if lost := [name for name, buffer in module.named_buffers() if buffer.is_meta]:
+        raise ConfigError(
+            f"{type(module).__name__} has a buffer '{lost[0]}' that it does not save, so no file "
+            "can give it. Register it with persistent=True, or compute it where it is used."
+        )
     return module.requires_grad_(False)

@@ -1,5 +1,6 @@
 """Rows that are adapters of PEFT: what is trained, sent, compared and given away."""
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 import peerloom as pl
+from peerloom.config import experiment_to_toml, spec_hash
 from peerloom.core import ConfigError, DataError
 from peerloom.language import (
     Transformer,
@@ -22,12 +24,16 @@ from peerloom.language import (
     write_adapter,
     write_weights,
 )
+from peerloom.peers.export import export_peer
+from peerloom.peers.folder import PeerFolder
 from peerloom.peers.start import run_identity
 from peerloom.peers.wire_plan import WirePlan
 from peerloom.problems import Task
 from peerloom.problems.layout import trainable
 from peerloom.runs import RunFolder
 from peerloom.runs.export import export_run
+from peerloom.runtime import simulation
+from peerloom.transport import Home
 from tests.codecs.test_real_bytes import run_over_tls
 from tests.command import printed_by
 from tests.memory_runs import check_same, run_in_memory
@@ -147,6 +153,24 @@ def test_peft_loads_the_export_with_the_same_bits(row, base, tmp_path, monkeypat
         assert not torch.allclose(ours(probe), plain(probe), atol=1e-3), "it has learnt"
 
 
+def test_a_peer_exports_its_own_adapters(base, tmp_path):
+    exp, home = experiment(task(base)), Home.create(tmp_path / "peer", "one", (), found=True)
+    text = experiment_to_toml(exp).encode()
+    folder = home.state / hashlib.sha256(text).hexdigest()[:16]
+    session = simulation(exp)
+    *_, last = session
+    mine = session.checkpoint().select([1], exp.graph)
+    PeerFolder(folder, spec_hash(exp)).save(mine)
+    (folder / "experiment.toml").write_bytes(text)
+    _, about = export_peer(
+        home, tmp_path / "adapter", code=lambda name: lambda: task(base), peft=True
+    )
+    assert (about["model"], about["round"]) == ("peer one", "4")
+    written = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    flat = torch.cat([part.flatten() for part in written.values()])
+    assert torch.equal(flat.sort().values, last.x[1].sort().values)
+
+
 def sizes(module):
     return [part.numel() for part in trainable(module).values()]
 
@@ -221,6 +245,19 @@ def test_weights_that_are_not_there_or_another_models_are_data_missing(base, tmp
     (tmp_path / "cut").write_bytes(base.read_bytes()[:-100])
     with pytest.raises(DataError, match=r"cut does not hold the weights.* Make it anew"):
         mapped(network, tmp_path / "cut", MAKE_IT)
+
+
+class Masked(Transformer):
+    """One with a buffer that is made, and not saved."""
+
+    def __init__(self):
+        super().__init__(9, 16, layers=2, heads=2, length=8)
+        self.register_buffer("mask", torch.ones(8), persistent=False)
+
+
+def test_a_buffer_that_no_file_has_is_refused(base):
+    with pytest.raises(ConfigError, match="Masked has a buffer 'mask' that it does not save"):
+        mapped(Masked, base, MAKE_IT)
 
 
 def test_a_model_without_adapters_has_nothing_for_peft(base, tmp_path, monkeypatch):
