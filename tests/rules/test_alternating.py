@@ -10,6 +10,7 @@ from torch import nn
 import peerloom as pl
 from peerloom.config import comparison_from
 from peerloom.core import ConfigError, Draws
+from peerloom.peers.experiments import check_deadline, check_free
 from peerloom.problems import Task
 from peerloom.registry import describe
 from peerloom.rules import (
@@ -188,6 +189,19 @@ def test_spans_are_found_by_names():
 def test_what_cannot_alternate_is_refused(make, said):
     with pytest.raises(ConfigError, match=said):
         make()
+
+
+def test_peers_must_be_in_one_round_and_nothing_may_come_late_that_is_counted_on():
+    """A deadline silences links, which models bear; mass and flows would come to a frozen half."""
+    made = {
+        name: experiment(GRAPH, Alternating(rule, FIRST), problem=PROBLEM)
+        for name, rule in {"models": LocalAdamW(lr=0.1), "trackers": DSGT(lr=0.1)}.items()
+    }
+    check_deadline(made["models"], 1.0)
+    with pytest.raises(ConfigError, match="Alternating needs every message of every round"):
+        check_deadline(made["trackers"], 1.0)
+    with pytest.raises(ConfigError, match=r"are in different rounds\. Leave --free out"):
+        check_free(made["models"])
 
 
 def test_one_half_must_not_be_all_of_the_row():

@@ -8,6 +8,7 @@ from ..code import Loader, loading_code_by
 from ..config import comparison_from, parse, read_bytes, spec_hash
 from ..errors import ConfigError
 from ..experiment import Experiment
+from ..runtime import trace
 from ..transport import Home, Roster
 
 __all__ = [
@@ -119,6 +120,11 @@ def check_free(exp: Experiment) -> None:
         raise ConfigError(
             f"{name} needs every message of every round: its peers must wait for each other. Leave "
             "--free out."
+        )
+    if trace(exp.algorithm).draws:
+        raise ConfigError(
+            f"{name} draws numbers that all rows of a round have alike, but peers that wait for "
+            "nobody are in different rounds. Leave --free out."
         )
     if exp.message.fit not in ("whole", "rounded"):
         raise ConfigError(

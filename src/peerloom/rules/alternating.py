@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from ..core import Compressed, ConfigError, Plan, Port, Requirements, Rule, objective_over, rule
+from ..core import (
+    MODELS,
+    Compressed,
+    ConfigError,
+    Plan,
+    Port,
+    Requirements,
+    Rule,
+    objective_over,
+    rule,
+)
 
 __all__ = ["Alternating"]
 
@@ -34,7 +44,8 @@ class Alternating:
     What is frozen neither learns nor is mixed, nor is anything that the rule keeps of it, such as
     moments and trackers, and numbers that it keeps of a whole row, such as AdamW's steps, are kept
     for each half. So each half has the rule's own rounds, as if it were the whole row. A message
-    still carries whole rows.
+    still carries whole rows. Peers must be in one round, and where more than models is mixed, such
+    as trackers, no link may fail that fires.
 
     For LoRA: where all have one A, the mean of B_i A is the mean of B_i times A, and averaging
     loses nothing; between neighbours A is one as far as they agree.
@@ -67,8 +78,12 @@ class Alternating:
                 f"Alternating keeps a rule's numbers for each half, but the models of {name} count "
                 "by one mass for the whole row. Use a rule for symmetric links, such as DSGD."
             )
-        # What it needs is what the other rule needs.
-        object.__setattr__(self, "needs", self.rule.needs)
+        # What it needs is what the other rule needs. What is counted on to come late, as mass is,
+        # would find its half frozen.
+        needs = self.rule.needs
+        if needs.accepts != MODELS and needs.links == "any":
+            needs = replace(needs, links="scheduled")
+        object.__setattr__(self, "needs", needs)
 
     @cached_property
     def _spans(self) -> Spans:
