@@ -10,11 +10,13 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
 from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM
 
 import peerloom as pl
 from peerloom.config import experiment_to_toml, spec_hash
 from peerloom.core import ConfigError, DataError
 from peerloom.language import (
+    Perplexity,
     Transformer,
     Windows,
     cross_term,
@@ -222,6 +224,39 @@ def test_the_factors_of_adapters_are_trained_in_turn(base):
             moved.add(bool(changed[mask].any()))
         before = snapshot.x.clone()
     assert moved == {True, False}
+
+
+class Labelled(Windows):
+    """Windows as Transformers' models take them."""
+
+    def __getitem__(self, k):
+        tokens = super().__getitem__(k)
+        return {"input_ids": tokens, "labels": tokens}
+
+
+def own_loss(model, batch):
+    """The model's own loss."""
+    return model(**batch).loss
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+def test_a_model_of_transformers_is_mapped_adapted_and_judged(tmp_path):
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "bos_token_id": None, "eos_token_id": None}
+    LlamaForCausalLM(LlamaConfig(vocab_size=9, **sizes, **heads)).save_pretrained(tmp_path)
+
+    def make():
+        return with_adapters(LlamaForCausalLM.from_pretrained(tmp_path), ("q_proj",), rank=2)
+
+    held = Perplexity(lambda: Labelled(tokens(9), 8, count=10), own_loss)
+    problem = Task(make, own_loss, lambda i: Labelled(tokens(i), 8), batch=4, metrics=held)
+    exp = experiment(problem)
+    *_, last = pl.iterate(exp)
+    model = last.port.problem.module.get_base_model().model
+    assert lies_in(tmp_path / "model.safetensors", model.layers[0].mlp.up_proj.weight)
+    assert problem.n == 2 * (64 + 64)
+    found = last.port.problem.evaluate(last.x)
+    assert found.more["perplexity"] == pytest.approx(np.exp(found.loss))
 
 
 # -- what is refused
