@@ -93,10 +93,14 @@ class Alternating:
         """Refuse rows that these spans do not cut in two."""
         last = max(end for _, end in self._spans)
         if last > n:
-            raise ConfigError(f"A span of Alternating.first ends at {last}, but a row has {n}.")
+            raise ConfigError(
+                f"A span of Alternating.first ends at {last}, but a row has {n} coordinates. Give "
+                "spans within it, such as Task.spans finds by parameters' names."
+            )
         if self._inside(torch.empty(1, n)).all():
             raise ConfigError(
-                f"Alternating.first is all {n} coordinates of a row, so there is no second half."
+                f"Alternating.first is all {n} coordinates of a row, so there is no second half. "
+                "Leave some out, or use the rule without Alternating."
             )
 
     def _inside(self, x: Tensor) -> Tensor:
