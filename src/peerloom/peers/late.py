@@ -41,12 +41,21 @@ class LateParcels:
         self._uncovered, self._covered_once = Counter[str](), Counter[str]()
 
     def collect(self, row: int, matters: Callable[[Parcel], bool]) -> None:
-        """Take what came late from a row; what does not matter gives its room back at once."""
+        """Take what came late from a row, and forget what was taken before and does not matter.
+
+        What comes now and does not matter gives its room back at once.
+        """
         peer = self._peers[row]
         came = self._transport.late(peer)
         kept = [_Entry(row, parcel) for parcel in came if matters(parcel)]
+        self._entries = [
+            entry
+            for entry in self._entries
+            if entry.row != row or entry.handed is not None or matters(entry.parcel)
+        ]
         self._entries += kept
-        self._uncovered[peer] += len(kept)
+        if kept:
+            self._uncovered[peer] += len(kept)
         if len(kept) < len(came):
             self._transport.cover(peer, len(came) - len(kept))
 

@@ -186,7 +186,7 @@ class SyncWire:
                 elif ("held", to) in before or (
                     not known
                     and tag[0] > self._again
-                    and (owed[to] >= self._plan.most_owed or self._crowded(to))
+                    and (owed[to] >= self._plan.most_owed or self._crowded(to, tag))
                 ):
                     held.append(Decision("held", *tag, to))
                     acked[k] = False
@@ -240,7 +240,7 @@ class SyncWire:
                     missing, patience, self._roster_seen, patience < _LONG, enough - here
                 )
                 self._watch_roster()
-                self._make_room()
+                self._make_room(tag)
         found = [answers[wanted[row]] if row in wanted else _known(known, row, tag) for row in rows]
         for row, answer in zip(rows, found, strict=True):
             if row in wanted and not isinstance(answer, Parcel):
@@ -317,14 +317,19 @@ class SyncWire:
             self._roster_seen = version
             self.checkpoint_now()
 
-    def _make_room(self) -> None:
+    def _make_room(self, tag: Tag) -> None:
         """Save what came late where it leaves none for what is awaited.
 
-        A neighbour far behind sends again all that was given up while there was a deadline.
+        A neighbour far behind sends again all that was given up while there was a deadline. Whether
+        what was given up in this mixing matters is not known before its end.
         """
+
+        def may_matter(parcel: Parcel) -> bool:
+            return (parcel.round, parcel.mix_index) == tag or self._matters(parcel)
+
         if self._transport.crowded():
             for row in self._rows.values():
-                self._overdue.collect(row, self._matters)
+                self._overdue.collect(row, may_matter)
             for _ in range(2):  # neighbours keep parcels for the older checkpoint too
                 self.checkpoint_now()
 
@@ -400,7 +405,7 @@ class SyncWire:
         if self._deadline is None and self._had_deadline:
             self._transport.skip(t)
 
-    def _crowded(self, row: int) -> bool:
+    def _crowded(self, row: int, tag: Tag) -> bool:
         """Whether too much is under way to a row; without a deadline, wait until it is not."""
         peer = self._peers[row]
         under_way = self._under_way[peer]
@@ -411,7 +416,7 @@ class SyncWire:
         if self._deadline is None:
             while not self._transport.settle([under_way[0]], _LONG, self._roster_seen):
                 self._watch_roster()
-                self._make_room()
+                self._make_room(tag)
             return False
         # What is sent again after a start is no sign of a slow neighbour: it gets one deadline to
         # acknowledge all of it.
@@ -419,7 +424,7 @@ class SyncWire:
         return (
             repeated is None
             or not self._transport.settle([repeated], self._deadline)
-            or self._crowded(row)
+            or self._crowded(row, tag)
         )
 
     def _send(self, sent: Sent, repeat: bool = False) -> None:
