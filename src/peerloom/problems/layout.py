@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..core import ConfigError, nearest
 
-__all__ = ["RowLayout", "trainable"]
+__all__ = ["RowLayout", "agreed_on", "check_trainable", "trainable"]
 
 
 def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
@@ -21,6 +21,36 @@ def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
     Tied ones are there once, under their first name.
     """
     return {name: part for name, part in module.named_parameters() if part.requires_grad}
+
+
+def check_trainable(module: nn.Module, whose: str) -> None:
+    """Refuse a module of which rules could move nothing, or something that is no real number."""
+    moved = trainable(module)
+    if not moved:
+        frozen = sum(1 for _ in module.parameters())
+        raise ConfigError(
+            f"The model of {whose} has no parameter to train"
+            + (f": all {frozen} are frozen." if frozen else ".")
+            + " Give one requires_grad = True at least."
+        )
+    if strange := [name for name, part in moved.items() if not part.is_floating_point()]:
+        raise ConfigError(
+            f"Parameter '{strange[0]}' of {whose}'s model holds {moved[strange[0]].dtype}, but "
+            "rules move real numbers. Split it into its real and its imaginary part."
+        )
+
+
+def agreed_on(module: nn.Module) -> str:
+    """A hash of what peers must have alike of a module.
+
+    Names and shapes of what is trained, in their order, and names and values of what is frozen.
+    """
+    found = hashlib.sha256(RowLayout(module).digest.encode())
+    for name, part in module.named_parameters():
+        if not part.requires_grad:
+            found.update(name.encode())
+            found.update(part.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 class RowLayout:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +10,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import default_collate
@@ -19,7 +17,7 @@ from torch.utils.data import default_collate
 from ..arguments import UNSAID, checked
 from ..core import ConfigError, Draws, Placement, check_entries, is_number
 from .generators import all_seeded, start_seed
-from .layout import RowLayout, trainable
+from .layout import RowLayout, agreed_on, check_trainable
 from .local_task import LocalTask
 from .properties import Properties
 
@@ -119,23 +117,8 @@ class Task:
                 "copy.deepcopy(model): two runs must not train one another's."
             )
         object.__setattr__(self, "_made", weakref.ref(module))
-        self._check(module)
+        check_trainable(module, "Task")
         return module
-
-    def _check(self, module: nn.Module) -> None:
-        moved = trainable(module)
-        if not moved:
-            frozen = sum(1 for _ in module.parameters())
-            raise ConfigError(
-                "The model of Task has no parameter to train"
-                + (f": all {frozen} are frozen." if frozen else ".")
-                + " Give one requires_grad = True at least."
-            )
-        if strange := [name for name, part in moved.items() if not part.is_floating_point()]:
-            raise ConfigError(
-                f"Parameter '{strange[0]}' of Task's model holds {moved[strange[0]].dtype}, but "
-                "rules move real numbers. Split it into its real and its imaginary part."
-            )
 
     @cached_property
     def _layout(self) -> RowLayout:
@@ -147,19 +130,8 @@ class Task:
         return self._layout.n
 
     def agreed(self, seed: int) -> str:
-        """A hash of what peers must have alike beside the experiment's file.
-
-        Names and shapes of what is trained, in their order, and names and values of what is frozen.
-        """
-        module = self.module(seed)
-        found = hashlib.sha256(RowLayout(module).digest.encode())
-        for name, part in module.named_parameters():
-            if not part.requires_grad:
-                found.update(name.encode())
-                found.update(
-                    part.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
-                )
-        return found.hexdigest()
+        """A hash of what peers must have alike beside the experiment's file."""
+        return agreed_on(self.module(seed))
 
     def spans(self, *words: str) -> tuple[tuple[int, int], ...]:
         """Where the parameters lie in a row whose names have one of these words between dots.
