@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from .telemetry import Telemetry, TimedWire
 from .wire_memory import files_in, reached_in, reached_memory
 from .wire_plan import WirePlan
 
-__all__ = ["PeerRun", "check_stop"]
+__all__ = ["Hold", "PeerRun", "check_stop"]
 
 _log = logging.getLogger("peerloom.peers")
 _GOODBYE = 30.0  # seconds in which neighbours may fetch the last parcels
@@ -36,6 +37,17 @@ _LOOK = 0.05
 _ATTEMPTS = 3  # to write a checkpoint: somebody may be making room
 _PAUSE = 2.0  # seconds between them
 _NO_NEWS = 2**62  # more than ever arrive: to let a little time pass
+
+Hold = Callable[[Callable[[], None], bool], None]
+"""Is given what writes a checkpoint that is due, and whether the peer ends with it.
+
+One that is due may wait until it is given the next one; one with which the peer ends may be left
+out, and a later process goes on from the one before.
+"""
+
+
+def _at_once(save: Callable[[], None], last: bool) -> None:
+    save()
 
 
 def check_stop(exp: Experiment) -> None:
@@ -66,7 +78,9 @@ class PeerRun:
         pause: int | None = None,
         disk: Disk | None = None,
         device: str = "cpu",
+        hold: Hold | None = None,
     ) -> None:
+        """`hold` decides when checkpoints that are due are written; by default at once."""
         check_stop(exp)
         if exp.evaluate.train:
             _log.info(
@@ -76,6 +90,9 @@ class PeerRun:
             )
         self._exp, self._row, self._transport, self._folder = exp, row, transport, folder
         self._every, self._free, self._disk = plan.checkpoint_every, plan.free, disk
+        self._hold = hold or _at_once
+        if hold is not None:  # and so as many rounds as before lie between two checkpoints
+            self._every = max(1, self._every // 2)
         self._tried = -1  # the last round of which a checkpoint was to be written
         self._sent = SentFiles(folder.path / "sent", plan.large)
         kept = folder.newest(self._sent)
@@ -118,7 +135,7 @@ class PeerRun:
         if self._free:
             self._gather()
         elif session.t + self._ahead > max(self._reached, session.t + 1):
-            self._save()  # a later process must know how far this one may have got
+            self._hold(self._save, False)  # a later process must know how far this one may have got
         version = self._roster_version
         try:
             while session.finished is None:
@@ -127,15 +144,15 @@ class PeerRun:
                 version, before = self._roster_version, version
                 # A peer that was removed does not send anything again.
                 if session.t % self._every == 0 or version > before:
-                    self._save()
+                    self._hold(self._save, False)
         except StopRequested:
             session.request_stop()
-            self._save(last=True)
+            self._hold(partial(self._save, last=True), True)
             session.close()
             return session
         except PeerError:
             if session.t > self._tried:
-                self._save(last=True)
+                self._hold(partial(self._save, last=True), True)
             raise
         self._save(last=True)
         with suppress(StopRequested):  # all is done and written

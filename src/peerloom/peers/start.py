@@ -43,7 +43,7 @@ from .log import EventLog
 from .metrics import MetricsFile
 from .metrics_page import MetricsPage
 from .overview import Sharing
-from .peer import PeerRun, check_stop
+from .peer import Hold, PeerRun, check_stop
 from .resources import check_measurable, describe_resources, measure_resources, probe_channels
 from .samples import with_samples
 from .site import Site
@@ -94,8 +94,12 @@ def start_peer(
     *,
     observers: Sequence[Observer] = (),
     stop: Stop | None = None,
+    hold: Hold | None = None,
 ) -> Session:
-    """Run this peer's row until the experiment is done; `stop` ends it earlier."""
+    """Run this peer's row until the experiment is done; `stop` ends it earlier.
+
+    `hold` may put off checkpoints that are due.
+    """
     check_stop(exp)
     usable_device(site.device)
     home.check_current()
@@ -178,6 +182,7 @@ def start_peer(
                 pause=site.pause,
                 disk=disk,
                 device=site.device,
+                hold=hold,
             )
             sharing = Sharing(transport, read, site.share, site.share_every, home.audit.head)
             with (
