@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from . import codecs as codecs
     from . import codecs as messages
-    from . import graphs, hosts, language, problems, schedules, testing, theory
+    from . import graphs, hosts, language, live, problems, schedules, testing, theory
     from . import rules as algorithms
     from . import rules as rules
     from .core import rates
@@ -30,6 +30,7 @@ _ROOMS = {
     "hosts": "peerloom.hosts",
     "language": "peerloom.language",
     "laws": "peerloom.schedules.distributions",  # the former name
+    "live": "peerloom.live",
     "messages": "peerloom.codecs",  # the former name
     "problems": "peerloom.problems",
     "rules": "peerloom.rules",
@@ -57,6 +58,7 @@ __all__ = [
     "iterate",
     "language",
     "laws",
+    "live",
     "messages",
     "prepare_process",
     "problems",

@@ -133,6 +133,20 @@ def test_a_loss_of_ones_own_is_learnt_together(tmp_path):
     assert min(found["alone"][1:]) < 0.5  # sites that never saw full hours
 
 
+def test_a_loop_of_ones_own_learns_what_its_clients_do_not_know_alone(tmp_path):
+    said = run("python examples/own_loop.py", tmp_path)
+    found = {name: float(error) for name, error in re.findall(r"(\w+): error ([\d.]+)", said)}
+    assert max(found["DSpodFL"], found["SpodGT"]) < found["before"] / 5
+
+
+def test_two_peers_train_by_scripts_of_their_own(tmp_path):
+    said = run("sh examples/two_peers_own_loop/run.sh", tmp_path, "two", str(four_free_ports()))
+    errors = [float(error) for error in re.findall(r"error over all ages ([\d.]+)", said)]
+    assert len(errors) == 2
+    assert max(errors) < 0.1
+    assert said.count("round 120 of 120, as one tensor 'x'") == 2
+
+
 @pytest.mark.parametrize("flower", named("flower"))
 def test_a_flower_app_learns_together_what_its_clients_do_not_know_alone(flower, tmp_path):
     if missing := why_missing(flower):

@@ -30,6 +30,7 @@ FLOORS = [
     {"measures"},
     {"runs"},
     {"peers"},
+    {"live"},
     {"reports", "bench", "testing"},
     {"sweeps"},
     {"cli"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..experiment import Experiment
+from ..problems import Loop
 from ..runs import RunFolder
 from ..runs.export import export_run, has_statistics
 from .console import show
@@ -29,7 +30,10 @@ def export_command(
 def describe_export(file: Path, exp: Experiment, about: dict[str, str]) -> str:
     """Say what was written, for people."""
     rounds = f"round {about['round']} of {about['rounds']}"
-    text = f"{file}: {about['model']}, {rounds}, {exp.problem.n} parameters"
+    text = f"{file}: {about['model']}, {rounds}"
+    if isinstance(exp.problem, Loop):
+        return f"{text}, as one tensor 'x': only the loop's script knows the names of its parts."
+    text += f", {exp.problem.n} parameters"
     if has_statistics(exp):
         text += (
             "\nThe statistics of its batch norm are not trained, so they are not in it: before "

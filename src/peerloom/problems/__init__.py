@@ -7,6 +7,7 @@ from .classification import Classification
 from .convnets import CNN, MLLCNN, VGG11, CifarResNet, LeNet, ResNet18
 from .data import Dataset, digits, part
 from .images import cifar10, emnist_letters, fashion_mnist, mnist, mnist_writers
+from .loop import Loop
 from .losses import LOSSES
 from .models import MLP, MODELS, Linear
 from .own import own
@@ -43,6 +44,7 @@ __all__ = [
     "Labels",
     "LeNet",
     "Linear",
+    "Loop",
     "Natural",
     "Quadratic",
     "ResNet18",
@@ -65,6 +67,7 @@ __all__ = [
 
 PROBLEMS: dict[str, type[Problem]] = {
     "Classification": Classification,
+    "Loop": Loop,
     "Quadratic": Quadratic,
     "Task": Task,
 }

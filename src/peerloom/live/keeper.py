@@ -1,0 +1,150 @@
+"""A peer's checkpoints and its loop: held back until the loop says where it stands."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from ..core import Caution
+from .answers import Answers, digest_of
+from .loop_state import from_bytes, to_bytes
+from .seam import Question, Seam
+
+__all__ = ["Keeper"]
+
+_COUNT = 8  # bytes of each of the two counts that precede a loop's state
+
+
+class Keeper:
+    """Brings what a loop says of itself into the checkpoint of the round that it belongs to.
+
+    A round ends within the loop's `step()`: there the loop's body is not done, its scheduler has
+    not stepped, its loader stands anywhere. So a checkpoint that is due waits until the loop has
+    called `checkpoint`, with as many answers given as the round had seen. It waits until the next
+    one is due at the longest, as neighbours keep what they sent for so long only.
+
+    Answers are counted and noted here, too; see `Answers`. While one thread is here the other
+    waits.
+    """
+
+    def __init__(self, row: int, answers: Answers, seam: Seam) -> None:
+        self._row, self._answers, self._seam = row, answers, seam
+        self._count = 0  # answers so far, of all lives
+        self._told: tuple[int, bytes] | None = None  # how many there were, what the loop said
+        self._noted: dict[int, bytes] = {}  # the memory of the last round
+        self._noted_at = -1
+        self._waiting: Callable[[], None] | None = None
+        self._late = self._other = False  # whether that was said
+        self.resumed: dict[str, Any] | None = None
+
+    # -- in the rule's thread
+
+    def taken(self, question: Question, g: Tensor) -> Tensor:
+        """Count and note an answer; one that neighbours have built on is taken as it was then."""
+        digest, before = digest_of(g), self._answers.known(self._count)
+        if before is None:
+            batch = -1 if question.batch == "all" else question.batch
+            self._answers.add(self._count, question.round, batch, digest, g)
+        elif before != digest:
+            self._say_other(question)
+            if self._answers.whole:
+                g = self._answers.repeated(self._count, g)
+        self._count += 1
+        return g
+
+    def memory(self) -> Mapping[int, bytes]:
+        """What a checkpoint of the round just done must hold; the loop's part may come later."""
+        self._noted, self._noted_at = {}, self._count
+        self._note()
+        return self._noted
+
+    def restore(self, memory: Mapping[int, bytes]) -> None:
+        """Go on with what `memory` gave."""
+        data = memory.get(self._row, b"")
+        if not data:
+            return
+        self._count = int.from_bytes(data[:_COUNT], "little")
+        told = int.from_bytes(data[_COUNT : 2 * _COUNT], "little")
+        if len(data) == 2 * _COUNT:
+            return
+        self._told = told, data[2 * _COUNT :]
+        self.resumed = from_bytes(self._told[1])
+        if told != self._count:
+            warnings.warn(
+                f"The checkpoint is {self._count - told} answers newer than what the loop last "
+                "said of itself: it called opt.checkpoint() too seldom. The run is right, but what "
+                "the loop draws from here on is not what it would have drawn.",
+                Caution,
+                stacklevel=2,
+            )
+
+    def hold(self, save: Callable[[], None], last: bool) -> None:
+        """A checkpoint is due: have it written as soon as the loop's state is the round's.
+
+        With the last one of this process the loop is gone. Then the one before serves better,
+        unless the loop's state is known already.
+        """
+        if last and not self._ready:
+            return
+        if self._ready or self._waiting is not None:
+            if not self._ready and self._told is not None and not self._late:
+                self._late = True
+                warnings.warn(
+                    "A checkpoint was written without waiting longer for opt.checkpoint(): "
+                    "neighbours keep what they sent for so many rounds only. Call it where every "
+                    "body of the loop ends; it costs nothing while none is due.",
+                    Caution,
+                    stacklevel=2,
+                )
+            self._write(save)
+        else:
+            self._waiting = save
+
+    # -- in the loop's thread
+
+    def checkpoint(self, loop: Mapping[str, Any]) -> bool:
+        """The loop's body is done; write what waits for that, if the round's answers are these."""
+        if self._waiting is None or self._noted_at != self._count:
+            return False
+        self._told = self._count, to_bytes(loop)
+        self._note()
+        self._seam.have_done(partial(self._write, self._waiting))
+        return True
+
+    @property
+    def _ready(self) -> bool:
+        """Whether the loop's state at the last round is known: it said so, or had not begun."""
+        return self._noted_at == 0 or (self._told is not None and self._told[0] == self._noted_at)
+
+    def _note(self) -> None:
+        told, said = (0, b"") if self._told is None else self._told
+        counts = (count.to_bytes(_COUNT, "little") for count in (self._noted_at, told))
+        self._noted[self._row] = b"".join((*counts, said))
+
+    def _write(self, save: Callable[[], None]) -> None:
+        self._waiting = None
+        save()
+        self._answers.saved(self._noted_at)
+
+    def _say_other(self, question: Question) -> None:
+        if self._other:
+            return
+        self._other = True
+        what = (
+            "Neighbours have built on what it answered then, so that is taken, from the journal: "
+            "the run is right"
+            if self._answers.whole
+            else "This rule sends models, so the run is right"
+        )
+        warnings.warn(
+            f"The loop repeats itself differently: asked once more for round {question.round}, it "
+            f"gave another gradient than before it was started again. {what}, but it cannot be "
+            "repeated. To have the same bits after a kill, give opt.checkpoint() all that the loop "
+            "draws from, and see peerloom.testing.check_loop.",
+            Caution,
+            stacklevel=2,
+        )
