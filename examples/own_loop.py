@@ -1,4 +1,4 @@
-"""A training script of your own under a rule: five weather stations learn together what none has seen.
+"""A training script of your own under a rule: five stations learn together what none has seen.
 
     python examples/own_loop.py
 
@@ -9,15 +9,16 @@ live in one process; between machines each has this loop to itself (see two_peer
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import DataLoader, TensorDataset
 
 import peerloom as pl
+from peerloom.core import Rule
 
 STATIONS, ROUNDS, BATCH = 5, 150, 16
 
 
-def weather(station):
+def weather(station: int) -> TensorDataset:
     """Each station knows a fifth of the year: the day as an angle, and how warm it was."""
     dice = torch.Generator().manual_seed(station)
     day = (station + torch.rand(120, 1, generator=dice)) / STATIONS * 2 * torch.pi
@@ -25,13 +26,13 @@ def weather(station):
     return TensorDataset(torch.cat([day.sin(), day.cos()], dim=1), warm)
 
 
-def network():
+def network() -> nn.Module:
     """The same first model for all."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(2, 24), nn.Tanh(), nn.Dropout(0.05), nn.Linear(24, 1))
 
 
-def train(rule, links):
+def train(rule: Rule, links: float) -> nn.Module:
     exp = pl.Experiment(
         pl.graphs.ring(STATIONS),
         pl.problems.Loop(),
@@ -55,7 +56,7 @@ def train(rule, links):
 
 
 @torch.no_grad()
-def error(model):
+def error(model: nn.Module) -> float:
     """The mean square error over the whole year."""
     every = [weather(station).tensors for station in range(STATIONS)]
     x, y = (torch.cat(parts) for parts in zip(*every, strict=True))

@@ -9,7 +9,7 @@ import sys
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 
 import peerloom as pl
 
@@ -22,7 +22,7 @@ torch.manual_seed(0)  # both sites start from one model
 model = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
 
 
-def judge(model):
+def judge(model: nn.Module) -> dict[str, torch.Tensor]:
     every = torch.linspace(0, 1, 50)[:, None]
     return {"error": (model(every).sigmoid() - torch.sigmoid(8 * every - 4)).abs().mean()}
 

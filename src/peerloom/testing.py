@@ -1,11 +1,12 @@
 """The contracts that rules and codecs keep, for yours as well as for ours.
 
-`check_rule(MyRule(lr=0.1))`, `check_codec(MyCodec())`.
+`check_rule(MyRule(lr=0.1))`, `check_codec(MyCodec())`; and whether a training loop of one's own
+repeats itself: `check_loop(experiment, train)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -18,12 +19,14 @@ from .codecs.laws import check_codec
 from .core import Codec, Draws, Network, Rule, Schedule
 from .experiment import Experiment
 from .graphs import from_edges, hubs, random_digraph, ring, small_world
+from .live.alone import Alone
+from .live.run import Run
 from .problems import Quadratic
 from .runtime import Path, Session, build_port, iterate
 from .runtime.shards import run_sharded
 from .schedules import Bernoulli, Explicit
 
-__all__ = ["check_codec", "check_rule", "graph_for", "random_quadratic"]
+__all__ = ["check_codec", "check_loop", "check_rule", "graph_for", "random_quadratic"]
 
 __getattr__ = former_names(__name__, {"check_algorithm": "check_rule"})
 
@@ -77,6 +80,48 @@ def check_rule(
     _check_shards(exp)
     if codec.fit == "whole":
         _check_paths(exp)
+
+
+def check_loop(
+    exp: Experiment,
+    loop: Callable[[Run], object],
+    *,
+    client: int = 0,
+    rounds: int = 3,
+    batches: int | None = None,
+) -> None:
+    """Run a training loop twice, alone, and compare every gradient; an AssertionError says where.
+
+    A loop that passes has the same bits in one process and between peers, after kills too if it
+    tells `opt.checkpoint` all that it draws from. What is found: shuffling, dropout and first
+    models without a seed, the time, what the first run left behind. What is not: what differs
+    between machines, or comes up after these rounds.
+
+    `loop` is the whole script as a function of the run that it gives to `pl.live.optimizer`.
+    `batches` is as in `pl.live.rows`.
+    """
+    runs = [Alone(exp, client, rounds, batches) for _ in range(2)]
+    for run in runs:
+        try:
+            loop(run)
+            assert run.done == rounds, (
+                f"the loop ended after round {max(0, run.done)} of {rounds}; let it run until "
+                "`opt.finished`"
+            )
+        finally:
+            run.close()
+    first, second = runs
+    k = first.differs(second)
+    if k is None:
+        return
+    started = "its first model" if k == 0 and not first.starts_as(second) else None
+    at = first.told[min(k, len(first.told) - 1)].question
+    where = started or f"gradient {k}, of round {at.round}, batch {at.batch}"
+    raise AssertionError(
+        f"the loop does not repeat itself: {where}, is another the second time. Seed what draws "
+        "(the model, shuffling, dropout, augmentation) inside the function, or draw batches by "
+        "pl.live.Batches, and let nothing depend on the time or on an earlier run"
+    )
 
 
 def graph_for(algorithm: Rule) -> Network:

@@ -79,6 +79,14 @@ def test_the_page_on_training_names_every_setting_of_a_task():
         assert re.search(rf"`{name}\b", text), name
 
 
+def test_the_loop_of_the_page_on_loops_learns_and_repeats_itself(capsys):
+    loop, *_, check, _, _ = blocks("docs/own-loop.md", "python")
+    names = {}
+    exec(compile(loop, "own-loop.md", "exec"), names)
+    assert float(capsys.readouterr().out) < 0.2
+    exec(compile(check, "own-loop.md", "exec"), names)
+
+
 def test_the_page_on_flower_names_every_setting_of_an_app():
     text = (ROOT / "docs" / "flower.md").read_text()
     for name in signature(pl.hosts.FlowerApp):

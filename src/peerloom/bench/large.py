@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..config import spec_hash
-from ..core import Compressed, Delivery, Draws, Evaluation, Links, Part, Placement, Rows, Tag
+from ..core import Draws, Evaluation, Placement
 from ..errors import PeerError
 from ..experiment import Experiment
 from ..graphs import ring
@@ -37,6 +37,7 @@ from ..peers.site import Site
 from ..peers.start import start_peer
 from ..rules import RULES
 from ..runtime import Guard, Session, build_port, iterate, prepare_process
+from ..runtime.mirror import Mirror
 from ..transport import Home, Settings
 from ..transport.roster import parse_address
 from .cutting import CuttingProxy
@@ -207,7 +208,7 @@ def _alone(report: str, n: int, rule: str) -> None:
     exp = _experiment(n, rule)
     base = memory_now()
     with _Peak() as peak:
-        port = build_port(exp, np.array([0]), mixer="links", wire=_Mirror())
+        port = build_port(exp, np.array([0]), mixer="links", wire=Mirror())
         session = Session(exp, port, guard=Guard(every=1, replay=False))
         for snapshot in session:
             del snapshot
@@ -230,25 +231,6 @@ def _peer(folder: str, port: int, n: int, rule: str, limit: int, report: str) ->
 def _prepare() -> None:
     threading.stack_size(_STACK)
     prepare_process(threads=1, keep_memory=False)
-
-
-class _Mirror:
-    """A wire that brings a row what it sends."""
-
-    def exchange(
-        self,
-        tag: Tag,
-        links: Links,
-        out: NDArray[np.int64],
-        rows: Sequence[Tensor | Compressed],
-        into: NDArray[np.int64],
-        parts: tuple[Part, ...],
-    ) -> Delivery:
-        values = [row.value if isinstance(row, Compressed) else row for row in rows]
-        came = [Rows(value.expand(len(into), -1)) for value in values]
-        gone = [Rows(value.expand(len(out), -1)) for value in values]
-        lengths = [value.nbytes for value in values]
-        return Delivery(came, gone, lengths, np.ones(len(into), bool), np.ones(len(out), bool))
 
 
 def memory_now() -> dict[str, int]:

@@ -21,6 +21,7 @@ import xxhash
 from torch import Tensor
 
 from ..errors import PeerError
+from .seam import Question
 
 __all__ = ["Answers"]
 
@@ -30,6 +31,8 @@ _HEAD = struct.Struct("<qqqQq")  # index, round, batch (-1 for all), digest, byt
 class _Known(NamedTuple):
     """Where an answer of an earlier life lies."""
 
+    round: int
+    batch: int
     digest: int
     path: Path
     begin: int
@@ -51,6 +54,12 @@ class Answers:
     def known(self, index: int) -> int | None:
         """The digest of this answer in an earlier life; None if none is known."""
         return self._known[index].digest if index in self._known else None
+
+    def question(self, index: int, client: int) -> Question | None:
+        """What this answer was for; None if it is not known."""
+        if (at := self._known.get(index)) is None:
+            return None
+        return Question(client, at.round, "all" if at.batch < 0 else at.batch)
 
     def repeated(self, index: int, like: Tensor) -> Tensor:
         """The answer of an earlier life itself."""
@@ -81,7 +90,7 @@ class Answers:
             ) from error
 
     def saved(self, count: int) -> None:
-        """A checkpoint holds this many answers: those before the older one are done with."""
+        """A checkpoint needs none of so many answers: nobody needs those before the older one."""
         self._saved = [*self._saved[-1:], count]
         self.close()
         if len(self._saved) < 2:
@@ -105,14 +114,14 @@ class Answers:
         size = path.stat().st_size
         with path.open("rb") as file:
             while len(head := file.read(_HEAD.size)) == _HEAD.size:
-                index, _, _, digest, length = _HEAD.unpack(head)
+                index, t, batch, digest, length = _HEAD.unpack(head)
                 begin = file.tell()
                 if begin + length > size:
                     return
                 body = file.read(length)
                 if length and digest_of(body) != digest:
                     return
-                self._known[index] = _Known(digest, path, begin, length)
+                self._known[index] = _Known(t, batch, digest, path, begin, length)
 
 
 def digest_of(g: Tensor | bytes) -> int:

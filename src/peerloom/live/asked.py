@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -27,6 +27,9 @@ Ids = NDArray[np.int64]
 class Notes(Protocol):
     """What is noted of the answers of a loop, in the rule's thread."""
 
+    def again(self) -> Iterable[Question]:
+        """What the loop must answer once more before the next question, to no other end."""
+
     def taken(self, question: Question, g: Tensor) -> Tensor:
         """An answer was given; returns the row that the rule goes on with."""
 
@@ -39,6 +42,10 @@ class Notes(Protocol):
 
 class NoNotes:
     """Where nothing outlives the process."""
+
+    def again(self) -> Iterable[Question]:
+        """Nothing."""
+        return ()
 
     def taken(self, question: Question, g: Tensor) -> Tensor:
         """The answer as it is."""
@@ -164,9 +171,11 @@ class LocalAsked:
         return Evaluation(loss, found.pop("accuracy", None), found)
 
     def _answers(self, x: Tensor, on: Ids, t: int, batch: int | Literal["all"]) -> Tensor:
-        ask, taken, rows = self._problem.seam.ask, self._problem.notes.taken, self._place.rows
+        ask, notes, rows = self._problem.seam.ask, self._problem.notes, self._place.rows
         found = []
         for k in on.tolist():
+            for earlier in notes.again():
+                ask(Asked(x[k], earlier))
             question = Question(int(rows[k]), t, batch)
-            found.append(taken(question, ask(Asked(x[k], question))))
+            found.append(notes.taken(question, ask(Asked(x[k], question))))
         return found[0].unsqueeze(0) if len(found) == 1 else torch.stack(found)

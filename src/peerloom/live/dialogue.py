@@ -177,6 +177,8 @@ class Dialogue:
 
     def _left_behind(self) -> None:
         """Say that the loop was left before the run's end; called when the process ends."""
+        if self.run.seam.left:
+            return
         rounds = self.run.experiment.rounds
         _log.warning(
             "The loop ended after round %d of %d, before the run was finished. What is in the last "

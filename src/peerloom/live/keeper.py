@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,10 @@ class Keeper:
     A round ends within the loop's `step()`: there the loop's body is not done, its scheduler has
     not stepped, its loader stands anywhere. So a checkpoint that is due waits until the loop has
     called `checkpoint`, with as many answers given as the round had seen. It waits until the next
-    one is due at the longest, as neighbours keep what they sent for so long only.
+    one is due at the longest, as neighbours keep what they sent for so long only: a loop may call
+    seldom, or not be asked for many rounds. Then the checkpoint holds what the loop said last, and
+    after a restart the loop is first asked again what it has answered since, to no other end than
+    that it moves on as it did.
 
     Answers are counted and noted here, too; see `Answers`. While one thread is here the other
     waits.
@@ -38,7 +41,8 @@ class Keeper:
         self._noted: dict[int, bytes] = {}  # the memory of the last round
         self._noted_at = -1
         self._waiting: Callable[[], None] | None = None
-        self._late = self._other = False  # whether that was said
+        self._behind = False  # whether the loop does again what the checkpoint has already
+        self._other = False  # whether it was said that it answers otherwise
         self.resumed: dict[str, Any] | None = None
 
     # -- in the rule's thread
@@ -73,14 +77,18 @@ class Keeper:
             return
         self._told = told, data[2 * _COUNT :]
         self.resumed = from_bytes(self._told[1])
-        if told != self._count:
-            warnings.warn(
-                f"The checkpoint is {self._count - told} answers newer than what the loop last "
-                "said of itself: it called opt.checkpoint() too seldom. The run is right, but what "
-                "the loop draws from here on is not what it would have drawn.",
-                Caution,
-                stacklevel=2,
-            )
+        self._behind = told < self._count
+
+    def again(self) -> Iterator[Question]:
+        """What the loop answered after it last said where it stood, once after a restart."""
+        if not self._behind or self._told is None:
+            return
+        for index in range(self._told[0], self._count):
+            if (question := self._answers.question(index, self._row)) is None:
+                self._say_lost(self._count - index)
+                break
+            yield question
+        self._behind = False
 
     def hold(self, save: Callable[[], None], last: bool) -> None:
         """A checkpoint is due: have it written as soon as the loop's state is the round's.
@@ -91,15 +99,6 @@ class Keeper:
         if last and not self._ready:
             return
         if self._ready or self._waiting is not None:
-            if not self._ready and self._told is not None and not self._late:
-                self._late = True
-                warnings.warn(
-                    "A checkpoint was written without waiting longer for opt.checkpoint(): "
-                    "neighbours keep what they sent for so many rounds only. Call it where every "
-                    "body of the loop ends; it costs nothing while none is due.",
-                    Caution,
-                    stacklevel=2,
-                )
             self._write(save)
         else:
             self._waiting = save
@@ -108,7 +107,7 @@ class Keeper:
 
     def checkpoint(self, loop: Mapping[str, Any]) -> bool:
         """The loop's body is done; write what waits for that, if the round's answers are these."""
-        if self._waiting is None or self._noted_at != self._count:
+        if self._waiting is None or self._behind or self._noted_at != self._count:
             return False
         self._told = self._count, to_bytes(loop)
         self._note()
@@ -128,7 +127,17 @@ class Keeper:
     def _write(self, save: Callable[[], None]) -> None:
         self._waiting = None
         save()
-        self._answers.saved(self._noted_at)
+        # The loop may be asked again what it answered since it last said where it stood.
+        self._answers.saved(self._noted_at if self._told is None else self._told[0])
+
+    def _say_lost(self, answers: int) -> None:
+        warnings.warn(
+            f"The loop last said where it stood {answers} answers before the checkpoint, and the "
+            "journal has not kept them all, after a power cut perhaps. The run is right, but what "
+            "the loop draws from here on is not what it would have drawn.",
+            Caution,
+            stacklevel=2,
+        )
 
     def _say_other(self, question: Question) -> None:
         if self._other:

@@ -94,4 +94,6 @@ def _value(found: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     dtype = getattr(torch, name)
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"'{name}' is no type of tensors")
+    if not flat.size:
+        return torch.empty(shape, dtype=dtype)
     return torch.from_numpy(flat).view(dtype).reshape(shape)

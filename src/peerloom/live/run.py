@@ -41,7 +41,7 @@ class Run(Protocol):
 
     @property
     def done(self) -> int:
-        """The last round that is done."""
+        """The last round that is done; -1 before the start is."""
 
     def close(self) -> None:
         """End the rule's thread, whatever it does."""

@@ -72,7 +72,7 @@ class Seam:
         self._asked: queue.SimpleQueue[Asked | _Done | _End] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._end: _End | None = None
-        self._left = False
+        self.left = False  # whether the loop has gone
         self._thread: threading.Thread | None = None
 
     def start(self, run: Callable[[], object]) -> None:
@@ -91,7 +91,7 @@ class Seam:
 
     def ask(self, what: Asked) -> Any:
         """From the rule: ask, and wait for the answer."""
-        if self._left:
+        if self.left:
             raise Left
         self._asked.put(what)
         while isinstance(answer := self._answers.get(), _Work):
@@ -126,7 +126,7 @@ class Seam:
 
     def leave(self) -> None:
         """From the loop: answer nothing any more, and let the rule's thread end."""
-        self._left = True
+        self.left = True
         self._answers.put(Left)
         if self._thread is not None:
             self._thread.join(_PATIENCE)
