@@ -14,6 +14,7 @@ from peerloom.bench.cases import CASES
 from peerloom.bench.codecs import FAST, codec_speeds
 from peerloom.bench.gradients import workloads
 from peerloom.bench.links import links
+from peerloom.bench.live import handover, live_steps
 from peerloom.bench.peers import parts_of_a_round
 from peerloom.bench.relays import WAYS, through_relays
 from peerloom.codecs import CODECS
@@ -69,6 +70,15 @@ def test_a_link_is_measured_beside_a_bare_socket():
     found = links({"4 KB": (1000, 5), "400 KB": (100_000, 2)})
     assert list(found) == ["4 KB", "400 KB"]
     assert all(link > 0 and bare > 0 for link, bare in found.values())
+
+
+@pytest.mark.slow
+def test_steps_of_a_loop_are_measured_turn_by_turn():
+    steps = live_steps(100, 0.0)
+    assert list(steps) == ["SGD", "DSpodFL", "SpodGT", "DSpodFL, two neighbours"]
+    for found in (handover(0.0), *steps.values()):
+        assert len(found) == 4
+        assert min(found) > 0
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from .contenders import Contender, NumpyLoop, PapersLoop, Simulator
 from .gradients import fast_gradients
 from .large import SHARE, large_rows
 from .links import links
+from .live import LIVE_SIZES, handover, live_steps
 from .machine import Machine, facts, work_of
 from .overhead import OVERHEAD_CASE, overhead
 from .peers import CROWD, RING, between_peers, crowd, parts_of_a_round
@@ -313,12 +314,35 @@ def _relays(seconds: float) -> list[Line]:
     return lines
 
 
+def _live(seconds: float) -> list[Line]:
+    """Loops of one's own: handing over, and a step beside SGD's; every turn, since they vary."""
+    found = [1000 * ms for ms in handover(seconds)]
+    lines = [
+        Line("live", "handed over to a loop and back, best turn", min(found), "us", 60.0, "<"),
+        *(Line("live", f"the same, turn {k}", us, "us") for k, us in enumerate(found, start=1)),
+    ]
+    for n in LIVE_SIZES:
+        steps = live_steps(n, seconds)
+        plain = steps.pop("SGD")
+        lines.append(Line("live", f"n = {n:,}: a step under torch's SGD", min(plain), "ms"))
+        for rule, ms in steps.items():
+            wanted = 1.5 if (rule, n) == ("DSpodFL", max(LIVE_SIZES)) else None
+            what = f"n = {n:,}: a step under {rule}, times SGD's"
+            lines.append(Line("live", what, min(ms) / min(plain), "x", wanted, "<"))
+            lines += [
+                Line("live", f"the same, turn {k}", one / other, "x")
+                for k, (one, other) in enumerate(zip(ms, plain, strict=True), start=1)
+            ]
+    return lines
+
+
 _EXTRAS: dict[str, Callable[[float], list[Line]]] = {
     "algorithms": _rules,
     "mixing": _mixing,
     "gradients": _gradients,
     "codecs": _codecs,
     "links": _links,
+    "live": _live,
     "relay": _relays,
     "peers": _peers,
     "crowd": _crowd,

@@ -30,12 +30,20 @@ class Told(NamedTuple):
 
 
 class Alone:
-    """A run of one client whose neighbours send it what it sends them; keeps all answers."""
+    """A run of one client whose neighbours send it what it sends them; keeps all answers.
+
+    Without `keep` it keeps none, and so may run for long.
+    """
 
     repeats = False
 
     def __init__(
-        self, exp: Experiment, client: int, rounds: int, batches: int | None = None
+        self,
+        exp: Experiment,
+        client: int,
+        rounds: int,
+        batches: int | None = None,
+        keep: bool = True,
     ) -> None:
         if not 0 <= client < exp.graph.clients:
             raise ConfigError(
@@ -44,6 +52,7 @@ class Alone:
             )
         self._loop = loop_of(exp)
         self.experiment, self.seam = replace(exp, rounds=rounds), Seam()
+        self._keep = keep
         self._client, self._batches = client, None if batches is None else (batches,)
         self._session: Session | None = None
         self._first, self.done = "", -1
@@ -73,7 +82,8 @@ class Alone:
 
     def taken(self, question: Question, g: Tensor) -> Tensor:
         """Keep an answer."""
-        self.told.append(Told(question, g.clone()))
+        if self._keep:
+            self.told.append(Told(question, g.clone()))
         return g
 
     def memory(self) -> Mapping[int, bytes]:
