@@ -86,9 +86,7 @@ def loops(exp, folder, tells=always, whole=None, noise=NOISE):
             keeper = seam.keeper = Keeper(row, Answers(place, kept), seam)
             asked = asked_problem(model, live.problem, recipe, seam, False, (1,), keeper)
             keep = PeerFolder(place, spec_hash(live))
-            return PeerRun(
-                replace(live, problem=asked), row, post, keep, plan, hold=keeper.hold
-            ).run()
+            return PeerRun(replace(live, problem=asked), row, post, keep, plan, holder=keeper).run()
 
         return go
 
@@ -123,7 +121,8 @@ def check_bits(exp, results):
         assert np.array_equal(sum(r.ledger.arrays()[name] for r in results), values), name
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from(["SpodGT", "DSpodFL", "KGT", "CHOCO", "NIDS"]),
     seed=st.integers(0, 2**32),
@@ -153,13 +152,14 @@ def tracked(results):
 KILLS = [(0.15 * k, k % 7, 0.2) for k in range(1, 9)]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::peerloom.errors.Caution")
 def test_without_a_journal_a_loop_that_forgets_would_part_trackers_from_gradients(
     identities, tmp_path, monkeypatch
 ):
     """And with it they stay together."""
     monkeypatch.setattr("peerloom.peers.wire_plan.CHECKPOINT_EVERY", 12)
-    exp = experiment("SpodGT", rounds=40)
+    exp = experiment("SpodGT", rounds=30)
     exp = replace(exp, message=pl.messages.Dense())
 
     def never(_):
@@ -171,9 +171,10 @@ def test_without_a_journal_a_loop_that_forgets_would_part_trackers_from_gradient
     assert tracked(lost) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_loop_that_repeats_itself_differently_is_told_so(identities, tmp_path, monkeypatch):
     monkeypatch.setattr("peerloom.peers.wire_plan.CHECKPOINT_EVERY", 8)
-    exp = experiment("DSpodFL", rounds=40)
+    exp = experiment("DSpodFL", rounds=30)
     with pytest.warns(Caution, match="repeats itself differently: asked once more for round"):
         in_memory(exp, identities, tmp_path, 1, KILLS, tells=lambda drawn: False)
 

@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,13 @@ from torch import nn
 import peerloom as pl
 from peerloom.errors import ConfigError, DivergedError
 from peerloom.live.alone import Alone
+from peerloom.live.asked import asked_problem
+from peerloom.live.seam import Seam
+from peerloom.peers.experiments import only_experiment
+from peerloom.peers.federation import found_on_this_machine
+from peerloom.peers.start import run_identity
+from peerloom.peers.wire_plan import WirePlan
+from peerloom.registry import describe
 from tests.memory_runs import experiment
 from tests.own_loops import Vector, looped
 
@@ -169,6 +177,57 @@ def test_what_a_rule_raises_comes_out_of_the_step():
     opt.step()
     with pytest.raises(ValueError, match="mine"):
         opt.step()
+
+
+def test_peers_with_other_first_models_refuse_each_other():
+    """In the greeting: names and shapes, what is frozen, and where they start."""
+
+    def made(change=None):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        model[0].requires_grad_(False)
+        if change is not None:
+            with torch.no_grad():
+                change(model)
+        exp = pl.Experiment(pl.graphs.ring(3), pl.problems.Loop(), pl.rules.DSpodFL(lr=0.1))
+        problem = asked_problem(model, exp.problem, describe(exp.problem), Seam(), False)
+        exp = replace(exp, problem=problem)
+        return run_identity(exp, WirePlan.of(exp))
+
+    def other_names(model):
+        model[1] = nn.Sequential(model[1])
+
+    changes = [
+        other_names,
+        lambda model: model[0].weight.add_(1e-6),
+        lambda model: model[1].bias.add_(1e-6),
+    ]
+    same, again, *others = made(), made(), *map(made, changes)
+    assert same.agreement == again.agreement
+    assert len({run.agreement for run in (same, *others)}) == 4
+    assert {run.run_id for run in others} == {same.run_id}
+
+
+def test_what_was_not_tried_between_peers_is_refused(tmp_path):
+    file = tmp_path / "loop.toml"
+    file.write_text(
+        'rounds = 3\n[graph]\nname = "ring"\nclients = 3\n[problem]\nname = "Loop"\n'
+        '[algorithm]\nname = "DSpodFL"\nlr = 0.1\n'
+    )
+    exp = only_experiment(file)
+    assert describe(exp.problem) == {"name": "Loop"}
+    home = found_on_this_machine(exp, tmp_path / "peers", file)[0].folder
+    for site, word in (
+        (pl.live.Site(deadline=1.0), "deadline"),
+        (pl.live.Site(free=True), "free=True"),
+        (pl.live.Site(device="cuda"), "device 'cuda'"),
+    ):
+        with pytest.raises(ConfigError, match=word):
+            pl.live.peer(home, file, site)
+    file.write_text(file.read_text().replace("0.1", "0.2"))
+    with pytest.raises(ConfigError, match="byte by byte"):
+        pl.live.peer(home, file)
 
 
 EARLY = """

@@ -34,20 +34,19 @@ __all__ = [
 ]
 
 _MODULES = {
-    "batches": ("Batches",),
-    "live_optimizer": ("LiveOptimizer", "optimizer"),
-    "own_steps": ("Outer", "outer"),
-    "one_peer": ("OnePeer", "peer"),
-    "all_rows": ("AllRows", "rows"),
-    "seam": ("Question",),
+    "..peers.site": ("Site",),
+    ".all_rows": ("AllRows", "rows"),
+    ".batches": ("Batches",),
+    ".live_optimizer": ("LiveOptimizer", "optimizer"),
+    ".one_peer": ("OnePeer", "peer"),
+    ".own_steps": ("Outer", "outer"),
+    ".seam": ("Question",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """The thing itself, from the module that holds it."""
-    if name == "Site":
-        return import_module("peerloom.peers.site").Site
     if name not in _HOMES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    return getattr(import_module(_HOMES[name], __name__), name)

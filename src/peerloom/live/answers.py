@@ -23,9 +23,12 @@ from torch import Tensor
 from ..errors import PeerError
 from .seam import Question
 
-__all__ = ["Answers"]
+__all__ = ["ENTRY", "Answers", "digest_of"]
 
 _HEAD = struct.Struct("<qqqQq")  # index, round, batch (-1 for all), digest, bytes that follow
+
+ENTRY = _HEAD.size
+"""Bytes of an entry beside the answer itself."""
 
 
 class _Known(NamedTuple):

@@ -184,7 +184,7 @@ class Dialogue:
             "The loop ended after round %d of %d, before the run was finished. What is in the last "
             "checkpoint is kept, and neighbours wait: start the script again to go on, and leave "
             "the loop only when `opt.finished` says so.",
-            self.run.done,
+            max(0, self.run.done),
             rounds,
         )
         self.close()

@@ -34,8 +34,8 @@ class Keeper:
     waits.
     """
 
-    def __init__(self, row: int, answers: Answers, seam: Seam) -> None:
-        self._row, self._answers, self._seam = row, answers, seam
+    def __init__(self, row: int, answers: Answers, seam: Seam, nbytes: int = 0) -> None:
+        self._row, self._answers, self._seam, self.nbytes = row, answers, seam, nbytes
         self._count = 0  # answers so far, of all lives
         self._told: tuple[int, bytes] | None = None  # how many there were, what the loop said
         self._noted: dict[int, bytes] = {}  # the memory of the last round
@@ -102,6 +102,10 @@ class Keeper:
             self._write(save)
         else:
             self._waiting = save
+
+    def close(self) -> None:
+        """No more answers come."""
+        self._answers.close()
 
     # -- in the loop's thread
 

@@ -26,9 +26,9 @@ from ..peers.start import Stop, start_peer
 from ..peers.status import is_complete
 from ..peers.wire_plan import WirePlan
 from ..registry import describe
-from ..runtime import prepare_process
+from ..runtime import prepare_process, trace
 from ..transport import Home, StopRequested
-from .answers import Answers
+from .answers import ENTRY, Answers
 from .asked import asked_problem
 from .keeper import Keeper
 from .run import loop_of
@@ -99,9 +99,11 @@ class OnePeer:
         # have built on was changed.
         recipe = describe(self._loop)
         plain = asked_problem(model, self._loop, recipe, self.seam, judged, self._given)
-        whole = not WirePlan.of(replace(exp, problem=plain)).outlasts
-        answers = Answers(where, whole)
-        keeper = self._keeper = Keeper(roster.row(home.identity.id), answers, self.seam)
+        plan = WirePlan.of(replace(exp, problem=plain))
+        answers = Answers(where, whole=not plan.outlasts)
+        keeper = self._keeper = Keeper(
+            roster.row(home.identity.id), answers, self.seam, _journal_bytes(exp, plan, plain.n)
+        )
         live = replace(exp, problem=replace(plain, notes=keeper))
         self._log.introduce(home.name, home.roster)
         self.seam.start(partial(self._work, live, where, keeper))
@@ -113,9 +115,12 @@ class OnePeer:
                 self.done, self._last = at.t, torch.from_numpy(at.state["x"][0].copy())
                 return
         observers = [self._log.observe, self._observe]
-        session = start_peer(
-            self._home, live, self._site, observers=observers, stop=self._stop, hold=keeper.hold
-        )
+        try:
+            session = start_peer(
+                self._home, live, self._site, observers=observers, stop=self._stop, holder=keeper
+            )
+        finally:
+            keeper.close()
         self._last = session.state.x[0]
 
     def final(self) -> Tensor:
@@ -145,6 +150,12 @@ class OnePeer:
     def _observe(self, event: Event) -> None:
         if isinstance(event, RoundEvent):
             self.done = event.t
+
+
+def _journal_bytes(exp: Experiment, plan: WirePlan, n: int) -> int:
+    """The most that the journal of answers takes: it reaches back to the older checkpoint."""
+    row = 0 if plan.outlasts else n * exp.torch_dtype.itemsize
+    return 3 * plan.checkpoint_every * max(1, trace(exp.algorithm).gradients) * (row + ENTRY)
 
 
 def _check(exp: Experiment, site: Site) -> None:

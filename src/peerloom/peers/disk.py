@@ -98,9 +98,13 @@ def checked_need(
     folder: Path,
     judged: int | None,
     budget: int | None,
+    answers: int = 0,
 ) -> str:
-    """Return the need as one line, for people. Refuses a need beyond the budget, with a table."""
-    need = disk_need(exp, row, plan, judged)
+    """Return the need as one line, for people. Refuses a need beyond the budget, with a table.
+
+    `answers` are the bytes that the journal of a loop of one's own may take.
+    """
+    need = disk_need(exp, row, plan, judged) | {"answers": answers}
     total, free = sum(need.values()), shutil.disk_usage(folder).free
     if budget is not None and total > budget:
         rows = [*need.items(), ("together", total), ("budget", budget), ("free now", free)]

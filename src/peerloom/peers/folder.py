@@ -33,6 +33,7 @@ class PeerFolder:
     measured.json              seconds per gradient and message, if measured (see `resources`)
     sent/ROUND-MIX-NUMBER      large rows as they were sent (see `sent_files`)
     inbox/                     large rows as they come: files without a name
+    answers-COUNT.bin          what a training loop of one's own answered (see `live`)
     experiment.toml            what is run, as it is hashed
     status.json                the state of the run, at most seconds old (see `status`)
     """

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from .telemetry import Telemetry, TimedWire
 from .wire_memory import files_in, reached_in, reached_memory
 from .wire_plan import WirePlan
 
-__all__ = ["Hold", "PeerRun", "check_stop"]
+__all__ = ["Holder", "PeerRun", "check_stop"]
 
 _log = logging.getLogger("peerloom.peers")
 _GOODBYE = 30.0  # seconds in which neighbours may fetch the last parcels
@@ -38,16 +38,29 @@ _ATTEMPTS = 3  # to write a checkpoint: somebody may be making room
 _PAUSE = 2.0  # seconds between them
 _NO_NEWS = 2**62  # more than ever arrive: to let a little time pass
 
-Hold = Callable[[Callable[[], None], bool], None]
-"""Is given what writes a checkpoint that is due, and whether the peer ends with it.
 
-One that is due may wait until it is given the next one; one with which the peer ends may be left
-out, and a later process goes on from the one before.
-"""
+class Holder(Protocol):
+    """Decides when checkpoints that are due are written; without one that is at once."""
+
+    nbytes: int
+    """Bytes on disk that it may take itself."""
+
+    def hold(self, save: Callable[[], None], last: bool) -> None:
+        """Take what writes a checkpoint that is due; `last` says that the peer ends with it.
+
+        One that is due may wait until the next one is. One with which the peer ends may be left
+        out: a later process goes on from the one before.
+        """
 
 
-def _at_once(save: Callable[[], None], last: bool) -> None:
-    save()
+class AtOnce:
+    """Writes checkpoints when they are due."""
+
+    nbytes = 0
+
+    def hold(self, save: Callable[[], None], last: bool) -> None:
+        """Write it."""
+        save()
 
 
 def check_stop(exp: Experiment) -> None:
@@ -78,9 +91,8 @@ class PeerRun:
         pause: int | None = None,
         disk: Disk | None = None,
         device: str = "cpu",
-        hold: Hold | None = None,
+        holder: Holder | None = None,
     ) -> None:
-        """`hold` decides when checkpoints that are due are written; by default at once."""
         check_stop(exp)
         if exp.evaluate.train:
             _log.info(
@@ -90,8 +102,8 @@ class PeerRun:
             )
         self._exp, self._row, self._transport, self._folder = exp, row, transport, folder
         self._every, self._free, self._disk = plan.checkpoint_every, plan.free, disk
-        self._hold = hold or _at_once
-        if hold is not None:  # and so as many rounds as before lie between two checkpoints
+        self._hold = (holder or AtOnce()).hold
+        if holder is not None:  # and so as many rounds as before lie between two checkpoints
             self._every = max(1, self._every // 2)
         self._tried = -1  # the last round of which a checkpoint was to be written
         self._sent = SentFiles(folder.path / "sent", plan.large)

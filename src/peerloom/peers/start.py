@@ -43,7 +43,7 @@ from .log import EventLog
 from .metrics import MetricsFile
 from .metrics_page import MetricsPage
 from .overview import Sharing
-from .peer import Hold, PeerRun, check_stop
+from .peer import Holder, PeerRun, check_stop
 from .resources import check_measurable, describe_resources, measure_resources, probe_channels
 from .samples import with_samples
 from .site import Site
@@ -94,11 +94,11 @@ def start_peer(
     *,
     observers: Sequence[Observer] = (),
     stop: Stop | None = None,
-    hold: Hold | None = None,
+    holder: Holder | None = None,
 ) -> Session:
     """Run this peer's row until the experiment is done; `stop` ends it earlier.
 
-    `hold` may put off checkpoints that are due.
+    `holder` may put off checkpoints that are due.
     """
     check_stop(exp)
     usable_device(site.device)
@@ -121,7 +121,8 @@ def start_peer(
     plan = WirePlan.of(exp, site.deadline, site.free, site.largest_norm, site.enough)
     tell = Observers(observers)
     budget = site.disk if site.disk is not None else disk_of(home.folder)
-    tell(DiskNeed("", checked_need(exp, row, plan, folder, site.judged, budget)))
+    more = 0 if holder is None else holder.nbytes
+    tell(DiskNeed("", checked_need(exp, row, plan, folder, site.judged, budget, more)))
     run = run_identity(exp, plan)
     write_whole(folder / "experiment.toml", text.encode())
     address = site.listen or next(iter(home.addresses), "")
@@ -182,7 +183,7 @@ def start_peer(
                 pause=site.pause,
                 disk=disk,
                 device=site.device,
-                hold=hold,
+                holder=holder,
             )
             sharing = Sharing(transport, read, site.share, site.share_every, home.audit.head)
             with (
