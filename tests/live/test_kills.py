@@ -18,7 +18,7 @@ import peerloom as pl
 from peerloom.config import spec_hash
 from peerloom.core import Draws
 from peerloom.errors import Caution, CheckpointError, ConfigError
-from peerloom.live.answers import Answers, digest_of
+from peerloom.live.answers import ENTRY, Answers, digest_of
 from peerloom.live.asked import asked_problem
 from peerloom.live.keeper import Keeper
 from peerloom.live.loop_state import from_bytes, to_bytes
@@ -200,6 +200,25 @@ def test_a_journal_cut_short_holds_what_was_whole(tmp_path):
     again = Answers(tmp_path, whole=True)
     assert [again.known(k) is not None for k in range(4)] == [True, True, True, False]
     assert torch.equal(again.repeated(2, rows[0]), rows[2])
+
+
+def test_a_spoilt_journal_is_refused_where_answers_must_not_be_lost(tmp_path):
+    row, journal = torch.ones(3), Answers(tmp_path, whole=True)
+    for k in range(3):
+        journal.add(k, k + 1, 0, digest_of(row), row)
+    journal.close()
+    (path,) = tmp_path.glob("answers-*")
+    data = path.read_bytes()
+    for at in (3, ENTRY + 1, ENTRY + 12 + 2, ENTRY + 12 + 26):
+        path.write_bytes(data[:at] + b"?" + data[at + 1 :])
+        with pytest.raises(CheckpointError, match="was cut or changed"):
+            Answers(tmp_path, whole=True)
+        assert Answers(tmp_path, whole=False).known(2) is None
+    path.write_bytes(data)
+    path.rename(tmp_path / "answers-7.bin")
+    (tmp_path / "answers-0.bin").write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"answers-7\.bin was cut or changed"):
+        Answers(tmp_path, whole=True)
 
 
 def test_a_journal_is_cut_where_two_checkpoints_have_passed(tmp_path):

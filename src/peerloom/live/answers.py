@@ -20,7 +20,7 @@ import torch
 import xxhash
 from torch import Tensor
 
-from ..errors import PeerError
+from ..errors import CheckpointError, PeerError
 from .seam import Question
 
 __all__ = ["ENTRY", "Answers", "digest_of"]
@@ -113,18 +113,31 @@ class Answers:
         return list(self._folder.glob("answers-*.bin"))
 
     def _read(self, path: Path) -> None:
-        """Take note of what a file holds; an entry that a kill cut short was never acted on."""
-        size = path.stat().st_size
+        """Take note of what a file holds; a last entry that a kill cut short was never acted on."""
+        size, expected = path.stat().st_size, _first_of(path)
+        if self._known and expected > max(self._known) + 1:
+            self._spoilt(path)
         with path.open("rb") as file:
-            while len(head := file.read(_HEAD.size)) == _HEAD.size:
+            while len(head := file.read(ENTRY)) == ENTRY:
                 index, t, batch, digest, length = _HEAD.unpack(head)
                 begin = file.tell()
-                if begin + length > size:
+                if index == expected and begin + length > size:
                     return
-                body = file.read(length)
-                if length and digest_of(body) != digest:
+                if index != expected or (length and digest_of(file.read(length)) != digest):
+                    if file.tell() < size or index != expected:
+                        self._spoilt(path)
                     return
                 self._known[index] = _Known(t, batch, digest, path, begin, length)
+                expected += 1
+
+    def _spoilt(self, path: Path) -> None:
+        """Refuse to go on without answers that neighbours may have built on."""
+        if self.whole:
+            raise CheckpointError(
+                f"{path} was cut or changed: the journal of answers lacks some, and without them "
+                "what neighbours have would not fit what this peer goes on with. Begin the run "
+                "anew: delete this folder at every peer."
+            )
 
 
 def digest_of(g: Tensor | bytes) -> int:

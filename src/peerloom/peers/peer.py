@@ -102,9 +102,11 @@ class PeerRun:
             )
         self._exp, self._row, self._transport, self._folder = exp, row, transport, folder
         self._every, self._free, self._disk = plan.checkpoint_every, plan.free, disk
+        self._most = self._every  # rounds between two checkpoints
         self._hold = (holder or AtOnce()).hold
-        if holder is not None:  # and so as many rounds as before lie between two checkpoints
+        if holder is not None:  # one may wait until the next is due
             self._every = max(1, self._every // 2)
+            self._most = 2 * self._every
         self._tried = -1  # the last round of which a checkpoint was to be written
         self._sent = SentFiles(folder.path / "sent", plan.large)
         kept = folder.newest(self._sent)
@@ -189,7 +191,7 @@ class PeerRun:
     @property
     def _ahead(self) -> int:
         """Rounds that a process may get beyond a checkpoint, should the next one be damaged."""
-        return 1 if self._every == 1 else 2 * self._every
+        return 1 if self._most == 1 else 2 * self._most
 
     def _save(self, last: bool = False) -> None:
         """Write a checkpoint, or raise: neighbours keep parcels for the newest two only.
