@@ -3,7 +3,6 @@
 import math
 import subprocess
 import sys
-import warnings
 from dataclasses import replace
 
 import pytest
@@ -251,8 +250,24 @@ def test_a_loop_that_ends_early_is_told_so():
     assert "The loop ended after round 1 of 7" in done.stderr
 
 
+def test_nothing_is_written_once_a_run_has_ended():
+    """Nobody is there to write: the rule's thread is gone."""
+    for end in ("finished", "closed"):
+        model, opt = started(rounds=1)
+        backward(model)
+        if end == "closed":
+            opt.close()
+        while not opt.finished and end == "finished":
+            opt.step()
+        opt._dialogue.run.checkpoint = pytest.fail
+        assert not opt.checkpoint(steps=1)
+
+
 def test_importing_changes_nothing():
-    with warnings.catch_warnings(action="error"):
-        assert "Batches" in pl.live.__all__
+    code = (
+        "import sys, threading, peerloom as pl\npl.live.__all__\n"
+        "sys.exit('torch' in sys.modules or threading.active_count() > 1)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     with pytest.raises(AttributeError, match="no attribute 'peeer'"):
         _ = pl.live.peeer

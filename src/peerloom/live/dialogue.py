@@ -106,6 +106,10 @@ class Dialogue:
         self.run.seam.tell(answer)
         self._advance()
 
+    def checkpoint(self, loop: Mapping[str, Any]) -> bool:
+        """Say where the loop stands; once the last round is done nothing is left to go on from."""
+        return not (self.finished or self._closed) and self.run.checkpoint(loop)
+
     def close(self) -> None:
         """End the run here, before it is finished. Calling it again is harmless."""
         if not self._closed:

@@ -102,7 +102,7 @@ class LiveOptimizer(torch.optim.Optimizer):
         own checkpoint whenever one is due; True if one was written now. After a restart `resumed`
         has it.
         """
-        return self._dialogue.run.checkpoint(loop)
+        return self._dialogue.checkpoint(loop)
 
     def close(self) -> None:
         """End the run here, before it is finished; a peer can go on later."""

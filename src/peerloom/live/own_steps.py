@@ -84,7 +84,7 @@ class Outer:
 
         False between two questions: what was trained since the last one is trained again.
         """
-        return not self._steps % self._every and self._dialogue.run.checkpoint(loop)
+        return not self._steps % self._every and self._dialogue.checkpoint(loop)
 
     def close(self) -> None:
         """End the run here, before it is finished; a peer can go on later."""
