@@ -8,6 +8,7 @@ import torch
 
 import peerloom as pl
 from peerloom.core import mean_model
+from peerloom.errors import Caution
 from peerloom.rules import RULES
 from peerloom.runtime import simulation
 from tests.memory_runs import experiment
@@ -31,9 +32,13 @@ def test_every_rule_has_the_simulators_bits(name):
 def test_a_regulariser_and_both_mixers_are_the_simulators(path):
     """And the model that is left in the end is the averaged one."""
     exp = experiment("Depositum", rounds=6)
-    exp = replace(exp, problem=replace(exp.problem, h=pl.problems.L1(0.05)))
+    with pytest.warns(Caution, match="minimises f"):
+        exp = replace(exp, problem=replace(exp.problem, h=pl.problems.L1(0.05)))
+    with pytest.warns(Caution, match="minimises f"):
+        live = looped(exp)
+    # It was said, and is not said again.
     *_, last = simulation(exp, path=path)
-    states, run, model = answered(looped(exp), exp.problem, path=path)
+    states, run, model = answered(live, exp.problem, path=path)
     assert torch.equal(states[-1].x, last.x)
     assert torch.equal(model.x.detach(), mean_model(last.x, last.mass))
     assert run.session.finished == "rounds"

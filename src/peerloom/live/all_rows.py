@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from ..experiment import Experiment
 from ..registry import describe
 from ..runtime import Guard, Path, Session, Snapshot, StopRule, build_port, prepare_process
 from .asked import asked_problem
-from .run import loop_of
+from .run import changed, loop_of
 from .seam import Seam
 
 __all__ = ["AllRows", "rows"]
@@ -82,7 +81,7 @@ class AllRows:
         problem = asked_problem(
             model, self._loop, describe(self._loop), self.seam, judged, self._batches
         )
-        exp = replace(self.experiment, problem=problem)
+        exp = changed(self.experiment, problem=problem)
         # A loop is not asked twice about what it has answered, so nothing can be replayed.
         guard = Guard(every=1, replay=False)
         session = self._session = Session(

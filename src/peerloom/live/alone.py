@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from ..registry import describe
 from ..runtime import Guard, Session, build_port
 from ..runtime.mirror import Mirror
 from .asked import asked_problem
-from .run import loop_of
+from .run import changed, loop_of
 from .seam import Question, Seam
 
 __all__ = ["Alone", "Told"]
@@ -51,7 +50,7 @@ class Alone:
                 "from 0."
             )
         self._loop = loop_of(exp)
-        self.experiment, self.seam = replace(exp, rounds=rounds), Seam()
+        self.experiment, self.seam = changed(exp, rounds=rounds), Seam()
         self._keep = keep
         self._client, self._batches = client, None if batches is None else (batches,)
         self._session: Session | None = None
@@ -66,7 +65,7 @@ class Alone:
             model, self._loop, describe(self._loop), self.seam, judged, self._batches, self
         )
         self._first = problem.digest
-        exp = replace(self.experiment, problem=problem)
+        exp = changed(self.experiment, problem=problem)
         port = build_port(exp, np.array([self._client]), mixer="links", wire=Mirror())
         session = self._session = Session(exp, port, guard=Guard(every=1, replay=False))
 

@@ -31,7 +31,7 @@ from ..transport import Home, StopRequested
 from .answers import ENTRY, Answers
 from .asked import asked_problem
 from .keeper import Keeper
-from .run import loop_of
+from .run import changed, loop_of
 from .seam import Seam
 
 __all__ = ["OnePeer", "peer"]
@@ -99,12 +99,12 @@ class OnePeer:
         # have built on was changed.
         recipe = describe(self._loop)
         plain = asked_problem(model, self._loop, recipe, self.seam, judged, self._given)
-        plan = WirePlan.of(replace(exp, problem=plain))
+        plan = WirePlan.of(changed(exp, problem=plain))
         answers = Answers(where, whole=not plan.outlasts)
         keeper = self._keeper = Keeper(
             roster.row(home.identity.id), answers, self.seam, _journal_bytes(exp, plan, plain.n)
         )
-        live = replace(exp, problem=replace(plain, notes=keeper))
+        live = changed(exp, problem=replace(plain, notes=keeper))
         self._log.introduce(home.name, home.roster)
         self.seam.start(partial(self._work, live, where, keeper))
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from ..core import ConfigError
+from ..core import Caution, ConfigError
 from ..experiment import Experiment
 from ..problems import Loop
 from .seam import Seam
 
-__all__ = ["Run", "loop_of"]
+__all__ = ["Run", "changed", "loop_of"]
 
 
 class Run(Protocol):
@@ -56,3 +58,9 @@ def loop_of(exp: Experiment) -> Loop:
             '[problem] name = "Loop" in a file, pl.problems.Loop() in Python.'
         )
     return exp.problem
+
+
+def changed(exp: Experiment, **changes: Any) -> Experiment:
+    """The experiment with some parts replaced, such as `Loop` by a loop's script."""
+    with warnings.catch_warnings(action="ignore", category=Caution):  # it said them when made
+        return replace(exp, **changes)
