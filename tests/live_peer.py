@@ -2,9 +2,8 @@
 
     python live_peer.py FOLDER FILE CLIENT HOW DIE_AT
 
-HOW says what the loop tells of itself: "all" that it draws from, "count" of its steps only (so that
-it draws other batches after a restart), or "nothing". After step DIE_AT the process ends as by a
-power cut; before, a file tells that it came so far.
+HOW says what the loop tells of itself: "all" that it draws from, or the "count" of its steps only,
+so that it draws other batches after a restart. After step DIE_AT it ends as by a power cut.
 """
 
 import os
@@ -62,12 +61,9 @@ def main(folder, file, number, how, die_at):
     while not opt.finished:
         opt.step(client.closure(opt, model))
         if client.steps == die_at:
-            (folder / "died").touch()
             os._exit(9)
-        if how == "all":
-            opt.checkpoint(dice=client.dice.get_state(), steps=client.steps)
-        elif how == "count":
-            opt.checkpoint(steps=client.steps)
+        drawn = {"dice": client.dice.get_state()} if how == "all" else {}
+        opt.checkpoint(steps=client.steps, **drawn)
 
 
 if __name__ == "__main__":

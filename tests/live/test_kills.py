@@ -122,7 +122,7 @@ def check_bits(exp, results):
 
 
 @pytest.mark.slow
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from(["SpodGT", "DSpodFL", "KGT", "CHOCO", "NIDS"]),
     seed=st.integers(0, 2**32),
