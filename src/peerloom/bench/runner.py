@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any, Literal
 
 from ..core import ConfigError, PeerloomError, nearest
@@ -322,16 +323,18 @@ def _live(seconds: float) -> list[Line]:
         *(Line("live", f"the same, turn {k}", us, "us") for k, us in enumerate(found, start=1)),
     ]
     for n in LIVE_SIZES:
-        steps = live_steps(n, seconds)
+        steps = live_steps(n, 5 * seconds)
         plain = steps.pop("SGD")
         lines.append(Line("live", f"n = {n:,}: a step under torch's SGD", min(plain), "ms"))
         for rule, ms in steps.items():
+            # Both steps of a turn see the machine as it is then, so a ratio is taken turn by turn.
+            ratios = [one / other for one, other in zip(ms, plain, strict=True)]
             wanted = 1.5 if (rule, n) == ("DSpodFL", max(LIVE_SIZES)) else None
-            what = f"n = {n:,}: a step under {rule}, times SGD's"
-            lines.append(Line("live", what, min(ms) / min(plain), "x", wanted, "<"))
+            what = f"n = {n:,}: a step under {rule}, times SGD's, median turn"
+            lines.append(Line("live", what, median(ratios), "x", wanted, "<"))
             lines += [
-                Line("live", f"the same, turn {k}", one / other, "x")
-                for k, (one, other) in enumerate(zip(ms, plain, strict=True), start=1)
+                Line("live", f"the same, turn {k}", ratio, "x")
+                for k, ratio in enumerate(ratios, start=1)
             ]
     return lines
 
