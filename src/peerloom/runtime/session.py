@@ -138,6 +138,8 @@ class Session:
         self._tell = Observers(observers)
         self._resume = resume
         self._wire = port.wire if isinstance(port.wire, DurableWire) else None
+        # Asked once: such a check takes longer than much of a round.
+        self._remembers = port.problem if isinstance(port.problem, Remembers) else None
         self._no_grad = torch.no_grad()  # as a decorator it would be made anew in every round
         self._asked = self._broken = False
         self._end: str | None = None
@@ -186,8 +188,8 @@ class Session:
         else:
             state = self._state_of(begin)
             port.t, port.ledger = begin.t, Ledger.of(port.network, begin.ledger)
-            if isinstance(port.problem, Remembers):
-                port.problem.restore(begin.problem)
+            if self._remembers is not None:
+                self._remembers.restore(begin.problem)
         if self._wire is not None:
             self._wire.resume(port.t, {} if begin is None else begin.memory())
         self._resume = None  # its file is replaced in time, and what is mapped of it takes room
@@ -290,10 +292,14 @@ class Session:
         return found.state(*rows)
 
     def _reach(self, state: Any) -> _Point:
-        port, kept = self._port, _kept_by_problem(self._port)
+        port, kept = self._port, self._kept()
         if self._wire is None:
             return _Point(port.t, state, port.ledger, dict, kept)
         return _Point(port.t, state, port.ledger.copy(), self._wire.memory(port.t), kept)
+
+    def _kept(self) -> Mapping[int, bytes]:
+        """What the problem keeps of rows beside their state, if it does."""
+        return {} if self._remembers is None else self._remembers.memory()
 
     def _watch(self, state: Any, last: bool) -> None:
         """Look at the models if it is time to; always after the last round."""
@@ -302,7 +308,7 @@ class Session:
         if not last and not self._guard.due(t - good.t, state.x):
             return
         if is_finite(state.x):
-            self._good = _Point(t, state, self._port.ledger, dict, _kept_by_problem(self._port))
+            self._good = _Point(t, state, self._port.ledger, dict, self._kept())
             return
         if self._guard.replay and good.t < t - 1:
             self._replay(good, t)
