@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 
 from peerloom import bench
-from peerloom.bench import contenders
+from peerloom.bench import contenders, timing
 from peerloom.bench.agreement import check
 from peerloom.bench.cases import CASES
 from peerloom.bench.codecs import FAST, codec_speeds
@@ -72,8 +72,9 @@ def test_a_link_is_measured_beside_a_bare_socket():
     assert all(link > 0 and bare > 0 for link, bare in found.values())
 
 
-@pytest.mark.slow
-def test_steps_of_a_loop_are_measured_turn_by_turn():
+def test_steps_of_a_loop_are_measured_turn_by_turn(monkeypatch):
+    for name in ("_TURN", "_REST"):
+        monkeypatch.setattr(timing, name, 0.0)
     steps = live_steps(100, 0.0)
     assert list(steps) == ["SGD", "DSpodFL", "SpodGT", "DSpodFL, two neighbours"]
     for found in (handover(0.0), *steps.values()):
