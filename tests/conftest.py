@@ -1,5 +1,6 @@
 """Settings that all tests share."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -58,11 +59,21 @@ def cifar10_root(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def identities(tmp_path_factory):
-    """Keys for the rows of a small federation."""
+    """Keys for the rows of a small federation.
+
+    They are the same in every session: a network in memory takes peers in the order of their ids,
+    and what it draws for them can then be repeated.
+    """
+    from cryptography.hazmat.primitives.asymmetric import ec
+
     from peerloom.transport import Identity
 
-    folder = tmp_path_factory.mktemp("keys")
-    return [Identity.create(folder / str(k)) for k in range(9)]
+    folder, numbers = tmp_path_factory.mktemp("keys"), itertools.count(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            ec, "generate_private_key", lambda curve: ec.derive_private_key(next(numbers), curve)
+        )
+        return [Identity.create(folder / str(k)) for k in range(9)]
 
 
 @pytest.fixture(autouse=True)

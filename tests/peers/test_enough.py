@@ -61,7 +61,8 @@ def test_every_round_goes_on_with_exactly_as_many_as_are_enough(share, identitie
         enough=share,
     )  # fmt: skip
     made = check_replay(exp, tmp_path, results)
-    assert {d.kind for d in made} == {"missed"}
+    kinds = {d.kind for d in made}
+    assert {"missed"} <= kinds <= {"missed", "held"}  # who is far ahead holds back
     for t, row, due, heard in heard_by(exp, tmp_path):
         needed = math.ceil(share * due - 1e-9) if t > 1 else due  # all are waited for at the start
         assert heard == needed, (t, row)
