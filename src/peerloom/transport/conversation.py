@@ -33,6 +33,7 @@ __all__ = ["Conversation"]
 
 _NS = 1_000_000_000
 _MOST_OLD_ROSTERS = 8  # over one connection
+_LETTING_GO = 0.05  # seconds in which a thread that reads may let go of what was replaced
 
 
 class Conversation:
@@ -402,8 +403,9 @@ class Conversation:
     def replaced(self) -> None:
         """End this conversation: another one carries the links from now on."""
         self.state = "closed"
-        # Another thread may be reading into the parcel that is coming: then it begins anew.
-        if self.reading.acquire(blocking=False):
+        # Another thread may be reading into the parcel that is coming. It soon sees that all is
+        # over, unless it waits for the lock that is held here: then the parcel begins anew.
+        if self.reading.acquire(timeout=_LETTING_GO):
             try:
                 self._parser.read_past()
                 self.over()
