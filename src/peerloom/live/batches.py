@@ -10,8 +10,7 @@ from torch.utils.data import Sampler
 
 from ..core import ConfigError, Draws, Placement
 from ..problems.batches import Batches as DrawnBatches
-from .live_optimizer import LiveOptimizer
-from .own_steps import Outer
+from .answering import Answering
 from .seam import Question
 
 __all__ = ["Batches"]
@@ -35,7 +34,7 @@ class Batches(Sampler[list[int]]):
 
     def __init__(
         self,
-        opt: LiveOptimizer | Outer,
+        opt: Answering,
         samples: int,
         size: int,
         *,

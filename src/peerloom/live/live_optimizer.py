@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from ..core import ConfigError
-from ..experiment import Experiment
 from ..problems.layout import trainable
+from .answering import Answering
 from .dialogue import Dialogue, Metrics
 from .run import Run
 from .seam import Question
@@ -29,7 +29,7 @@ def optimizer(model: nn.Module, run: Run, *, metrics: Metrics | None = None) -> 
     return LiveOptimizer(model, run, metrics)
 
 
-class LiveOptimizer(torch.optim.Optimizer):
+class LiveOptimizer(Answering, torch.optim.Optimizer):
     """Looks like torch's, and steps by a rule.
 
     The model's parameters are at all times what the rule asks about. `step()` hands over what
@@ -43,33 +43,6 @@ class LiveOptimizer(torch.optim.Optimizer):
         # Shown as torch's optimizers show it; nothing computes with it.
         self._rate = float(rate) if isinstance(rate, int | float) else 1.0
         super().__init__(list(trainable(model).values()), {"lr": self._rate})
-
-    @property
-    def experiment(self) -> Experiment:
-        """What is run."""
-        return self._dialogue.run.experiment
-
-    @property
-    def answers(self) -> int:
-        """Gradients handed over so far, in this process."""
-        return self._dialogue.answers
-
-    @property
-    def finished(self) -> bool:
-        """Whether the last round is done; the model is then the last one."""
-        return self._dialogue.finished
-
-    @property
-    def asked(self) -> Question:
-        """What the gradient is wanted for: client, round, and which batch of the round."""
-        question = self._dialogue.asked.question
-        assert question is not None
-        return question
-
-    @property
-    def resumed(self) -> dict[str, Any] | None:
-        """What the loop gave to `checkpoint` where the run now goes on; None at a first start."""
-        return self._dialogue.run.resumed
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Hand over the gradient; with a closure, as often as the rule asks about this batch.
@@ -103,10 +76,6 @@ class LiveOptimizer(torch.optim.Optimizer):
         has it.
         """
         return self._dialogue.checkpoint(loop)
-
-    def close(self) -> None:
-        """End the run here, before it is finished; a peer can go on later."""
-        self._dialogue.close()
 
     def _computed(self, closure: Callable[[], Any]) -> Any:
         with torch.enable_grad():

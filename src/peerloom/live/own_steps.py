@@ -7,10 +7,9 @@ from typing import Any
 from torch import nn
 
 from ..core import ConfigError
-from ..experiment import Experiment
+from .answering import Answering
 from .dialogue import Dialogue, Metrics
 from .run import Run
-from .seam import Question
 
 __all__ = ["Outer", "outer"]
 
@@ -26,7 +25,7 @@ def outer(model: nn.Module, run: Run, *, every: int, metrics: Metrics | None = N
     return Outer(model, run, every, metrics)
 
 
-class Outer:
+class Outer(Answering):
     """Counts the steps of a loop's own optimizer; see `outer`."""
 
     def __init__(
@@ -36,33 +35,6 @@ class Outer:
             raise ConfigError(f"outer.every must be at least 1 step, found {every}.")
         self._dialogue = Dialogue(model, run, metrics)
         self._every, self._steps = every, 0
-
-    @property
-    def experiment(self) -> Experiment:
-        """What is run."""
-        return self._dialogue.run.experiment
-
-    @property
-    def answers(self) -> int:
-        """Questions answered so far, in this process."""
-        return self._dialogue.answers
-
-    @property
-    def finished(self) -> bool:
-        """Whether the last round is done; the model is then the last one."""
-        return self._dialogue.finished
-
-    @property
-    def asked(self) -> Question:
-        """What local training is wanted for."""
-        question = self._dialogue.asked.question
-        assert question is not None
-        return question
-
-    @property
-    def resumed(self) -> dict[str, Any] | None:
-        """What the loop gave to `checkpoint` where the run now goes on; None at a first start."""
-        return self._dialogue.run.resumed
 
     def step(self) -> None:
         """Call it after every step of the loop's own optimizer."""
@@ -85,7 +57,3 @@ class Outer:
         False between two questions: what was trained since the last one is trained again.
         """
         return not self._steps % self._every and self._dialogue.checkpoint(loop)
-
-    def close(self) -> None:
-        """End the run here, before it is finished; a peer can go on later."""
-        self._dialogue.close()

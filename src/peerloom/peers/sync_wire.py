@@ -61,7 +61,8 @@ class SyncWire:
         self._rows = {peer: row for row, peer in enumerate(self._peers)}
         self._journal, self._files = journal or Journal(None), files
         # The first and last round that an earlier process may have begun or done already.
-        self._first = self._again = self._promised = -1
+        self._first = self._again = -1
+        self._promised = -1  # the last round of which nothing more comes, as neighbours were told
         self._lates = plan.deadline is not None  # whether parcels may come that were given up
         # With one, now or in earlier processes, neighbours may hold back what they had.
         self._had_deadline = plan.deadline is not None
